@@ -1,0 +1,1 @@
+//! Blocks of bytes, compressed with lz4 where that makes them smaller.

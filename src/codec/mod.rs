@@ -1,0 +1,27 @@
+//! Bytes: the encodings of everything that is stored or sent.
+//!
+//! One encoding each for a mutation, a row and a stream entry; what the coordinator encodes once goes unchanged into
+//! its own log, to every peer, into the memtable and into files. Decoders are strict: they accept exactly what the
+//! encoder produces (so equal rows have equal bytes) and answer [`crate::Corrupt`] to everything else.
+//!
+//! Integers are little-endian unless they are part of a key or a CQL value. Varints are LEB128 in their shortest form;
+//! signed ones are zigzag-coded.
+//!
+//! | persisted kind | magic | format version | written by |
+//! |---|---|---|---|
+//! | log segment | `TRFLLOG1` | 1 | [`crate::commitlog`] |
+//! | SSTable | `TRFLSST1` | 1 | [`crate::sstable`] |
+//! | manifest | `TRFLMAN1` | 1 | [`crate::store`] |
+//! | identity of a data directory | `TRFLIDT1` | 1 | [`crate::store`] |
+//! | metadata entry, cluster state | `TRFLMET1` | 1 | [`crate::metadata`] |
+
+pub mod compress;
+pub mod entry;
+pub mod frame;
+pub mod mutation;
+pub mod record;
+pub mod row;
+pub mod varint;
+
+pub use record::{Record, RecordKind};
+pub use row::EncodedRow;

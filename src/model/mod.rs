@@ -1,0 +1,41 @@
+//! What the data is: plain values, no files, no clock, no bytes of any format.
+//!
+//! ```text
+//! Keyspace ─► Table ─► Partition   key, token; Deletion?; static Row?
+//!                        │
+//!                        ├─► Row      ClusteringKey; Liveness? (the marker); Deletion?; Cells by column id
+//!                        └─► Range    Bound .. Bound; Deletion
+//! ```
+//!
+//! Two versions of anything become one by [`reconcile`], a pure function of the stored fields: commutative,
+//! associative, idempotent, and independent of when a replica compacted or looked at its clock. [`merge`] applies it
+//! to any number of sorted runs. All values are CQL wire bytes ([`Value`] is their typed face).
+
+pub mod cell;
+pub mod fragment;
+pub mod key;
+pub mod merge;
+pub mod mutation;
+pub mod name;
+pub mod query;
+pub mod reconcile;
+pub mod row;
+pub mod schema;
+pub mod time;
+pub mod token;
+pub mod types;
+pub mod value;
+
+pub use cell::{Cell, CellKind, Deletion, Liveness, LivenessKind};
+pub use fragment::{Direction, Fragment, PartitionHeader};
+pub use key::{Bound, ClusteringKey, PartitionKey, Slice};
+pub use merge::{Merge, Reconcile, Stream};
+pub use mutation::{Mutation, RangeDeletion};
+pub use name::{Identity, MutationName, NodeId};
+pub use query::{PageEnd, PagePosition, ReadCommand, RowPosition, ScanRange, Target};
+pub use row::Row;
+pub use schema::{Column, ColumnId, ColumnKind, Durability, Keyspace, KeyspaceId, Order, Table, TableId, TableOptions};
+pub use time::{Instant, Stamp, Timestamp};
+pub use token::{Token, TokenRange, Vnode, VnodeBits};
+pub use types::Type;
+pub use value::Value;
