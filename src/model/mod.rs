@@ -12,6 +12,7 @@
 //! to any number of sorted runs. All values are CQL wire bytes ([`Value`] is their typed face).
 
 pub mod cell;
+pub mod ddl;
 pub mod fragment;
 pub mod key;
 pub mod merge;
@@ -27,6 +28,7 @@ pub mod types;
 pub mod value;
 
 pub use cell::{Cell, CellKind, Deletion, Liveness, LivenessKind};
+pub use ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
 pub use fragment::{Direction, Fragment, PartitionHeader};
 pub use key::{Bound, ClusteringKey, PartitionKey, Slice};
 pub use merge::{Merge, Reconcile, Stream};
