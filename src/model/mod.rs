@@ -34,7 +34,7 @@ pub use key::{Bound, ClusteringKey, PartitionKey, Slice};
 pub use merge::{Merge, Reconcile, Stream};
 pub use mutation::{Mutation, RangeDeletion};
 pub use name::{Identity, MutationName, NodeId};
-pub use query::{PageEnd, PagePosition, ReadCommand, RowPosition, ScanRange, Target};
+pub use query::{Page, PageEnd, PagePosition, ReadCommand, RowPosition, ScanRange, Target};
 pub use row::Row;
 pub use schema::{Column, ColumnId, ColumnKind, Durability, Keyspace, KeyspaceId, Order, Table, TableId, TableOptions};
 pub use time::{Instant, Stamp, Timestamp};

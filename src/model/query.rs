@@ -83,3 +83,12 @@ pub struct ScanRange {
     /// Only tokens within.
     pub tokens: TokenRange,
 }
+
+/// A replica's answer to a [`ReadCommand`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Encoded fragments (codec/entry.rs): merged, tombstones included, clipped to the slices and to `end`.
+    pub entries: Bytes,
+    /// How far it reaches.
+    pub end: PageEnd,
+}

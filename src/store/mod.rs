@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::commitlog::Position;
-use crate::model::{Durability, Identity, KeyspaceId, PageEnd, ReadCommand, Stamp, TableId};
+use crate::model::{Durability, Identity, KeyspaceId, Page, ReadCommand, Stamp, TableId};
 use crate::received::ReceivedSets;
 pub use crate::sstable::Access;
 use crate::vfs::Vfs;
@@ -45,15 +45,6 @@ pub struct TableSpec {
     pub durability: Durability,
     /// Column ids and type codes, written into each SSTable so that it can be read by itself.
     pub columns: Vec<(crate::model::ColumnId, crate::model::Type)>,
-}
-
-/// A replica's answer to a [`ReadCommand`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// Entries (codec/entry.rs): merged, tombstones included, clipped to the slices and to `end`.
-    pub entries: Bytes,
-    /// How far it reaches.
-    pub end: PageEnd,
 }
 
 /// What is in a store, for people and metrics.
