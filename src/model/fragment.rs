@@ -17,6 +17,8 @@
 //! - two changes in a row differ in their deletion, the first is `Some`, the last of a partition is `None`;
 //! - when a stream is clipped (a slice, the end of a page) the deletion in force is opened and closed at the cut.
 
+use std::cmp::Ordering;
+
 use super::cell::Deletion;
 use super::key::{Bound, ClusteringKey, PartitionKey};
 
@@ -28,6 +30,16 @@ pub enum Direction {
     Forward,
     /// Descending clustering bytes.
     Reverse,
+}
+
+impl Direction {
+    /// An ascending order, seen in this direction.
+    pub fn order(self, ascending: Ordering) -> Ordering {
+        match self {
+            Direction::Forward => ascending,
+            Direction::Reverse => ascending.reverse(),
+        }
+    }
 }
 
 /// One element of a stream. `R` is a row: [`super::Row`], or its encoded form where nobody needs to look inside.

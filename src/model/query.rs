@@ -4,6 +4,8 @@
 //! ([`PageEnd`]); whoever merges several answers trusts each only up to its own end, and asks again from there. Nothing
 //! but the position crosses from one page to the next.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 
 use super::fragment::Direction;
@@ -26,10 +28,11 @@ pub struct ReadCommand {
     pub after: Option<PagePosition>,
     /// The coordinator's clock, seconds since 1970: decides what is expired, the same on every replica.
     pub now_s: i64,
-    /// Stop after this many visible rows. At least 1.
+    /// Stop after this many visible rows; a partition of which only static values are visible counts as one. At least 1.
+    ///
+    /// There is no limit per partition here: a replica that left out the rest of a partition could not be merged with
+    /// one that has a deletion there. The coordinator applies it after the merge.
     pub limit_rows: u32,
-    /// Stop after this many visible rows of one partition; 0: no such limit.
-    pub limit_rows_per_partition: u32,
     /// Stop once the encoded answer is this large; at least one fragment is always answered.
     pub limit_bytes: u32,
 }
@@ -91,4 +94,47 @@ pub struct Page {
     pub entries: Bytes,
     /// How far it reaches.
     pub end: PageEnd,
+}
+
+impl PageEnd {
+    /// Compares how far two answers reach, in the direction of the read.
+    pub fn compare(&self, other: &PageEnd, direction: Direction) -> Ordering {
+        match (self, other) {
+            (PageEnd::Complete, PageEnd::Complete) => Ordering::Equal,
+            (PageEnd::Complete, PageEnd::At(_)) => Ordering::Greater,
+            (PageEnd::At(_), PageEnd::Complete) => Ordering::Less,
+            (PageEnd::At(a), PageEnd::At(b)) => {
+                a.partition.cmp(&b.partition).then_with(|| a.row.compare(&b.row, direction))
+            }
+        }
+    }
+}
+
+impl RowPosition {
+    /// Compares two places within one partition, in the direction of the read.
+    pub fn compare(&self, other: &RowPosition, direction: Direction) -> Ordering {
+        self.rank().cmp(&other.rank()).then_with(|| match (self.bound(direction), other.bound(direction)) {
+            (Some(a), Some(b)) => direction.order(a.bytes().cmp(b.bytes())),
+            _ => Ordering::Equal,
+        })
+    }
+
+    /// The place as a bound: everything before it, in the direction of the read, lies before this position. `None` for
+    /// the header and the end, which lie outside all rows.
+    pub fn bound(&self, direction: Direction) -> Option<Bound> {
+        match (self, direction) {
+            (RowPosition::After(key), Direction::Forward) => Some(key.after()),
+            (RowPosition::After(key), Direction::Reverse) => Some(key.before()),
+            (RowPosition::At(bound), _) => Some(bound.clone()),
+            (RowPosition::Header | RowPosition::End, _) => None,
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            RowPosition::Header => 0,
+            RowPosition::After(_) | RowPosition::At(_) => 1,
+            RowPosition::End => 2,
+        }
+    }
 }
