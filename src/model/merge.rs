@@ -3,10 +3,25 @@
 //! Every reader of data, a memtable, a file, a peer's answer, is a [`Stream`] of fragments; [`Merge`] turns any number
 //! of them into one with the invariants of [`super::fragment`]. Rows are merged through [`Reconcile`] so that a row
 //! that only one source holds, under no deletion, passes through untouched, in whatever form it is.
+//!
+//! ```text
+//! a   Partition(p)  Row(1)               Change(3, D@5)  Row(4)         Change(6, None)
+//! b   Partition(p)  Row(1)  Change(2, D@7)       Row(4)  Change(5, None)
+//! out Partition(p)  Row(1)  Change(2, D@7)   Row(4)'     Change(5, D@5) Change(6, None)      Row(4)' = merged, under D@7
+//! ```
+//!
+//! Between partitions the least key is looked for among all sources. Within a partition the sources that hold it are
+//! kept sorted by what they yield next; the one that moved is sorted in again, which costs one comparison as long as it
+//! stays in front. Each source is one fragment ahead, nothing else is held: memory does not grow with the data.
+
+use std::cmp::Ordering;
+use std::mem;
 
 use super::cell::Deletion;
-use super::fragment::{Direction, Fragment};
-use crate::Result;
+use super::fragment::{Direction, Fragment, PartitionHeader};
+use super::key::PartitionKey;
+use super::reconcile::merge_deletions;
+use crate::{Corrupt, Error, Result};
 
 /// A row as far as merging needs to know it.
 pub trait Reconcile: Sized {
@@ -32,22 +47,273 @@ impl<R, S: Stream<R> + ?Sized> Stream<R> for Box<S> {
 }
 
 /// The merge of several streams of one direction.
+///
+/// What a deletion covers is left out: rows and range deletions under the partition's deletion, rows under the range
+/// deletion in force. A partition of which nothing remains, or of which its sources say no more than its key, is left
+/// out whole: its header waits until something follows. Sources are not trusted: one that breaks the order of its
+/// fragments ends the merge with [`Error::Corrupt`]. An error is repeated by every later call.
 pub struct Merge<R, S> {
-    sources: Vec<S>,
+    sources: Vec<Source<R, S>>,
     direction: Direction,
-    _row: std::marker::PhantomData<R>,
+    started: bool,
+    failed: Option<Error>,
+    /// The partition that was begun last.
+    key: Option<PartitionKey>,
+    /// Its deletion.
+    deletion: Option<Deletion>,
+    /// The range deletion that was yielded last.
+    in_force: Option<Deletion>,
+    /// The sources that yield more of this partition, sorted by what they yield next.
+    order: Vec<usize>,
+    /// What follows a header that waited for it.
+    held: Option<Fragment<R>>,
+}
+
+struct Source<R, S> {
+    stream: S,
+    /// What it yields next.
+    head: Option<Fragment<R>>,
+    /// The range deletion it has opened.
+    in_force: Option<Deletion>,
 }
 
 impl<R: Reconcile, S: Stream<R>> Merge<R, S> {
     /// Merges `sources`, all of which yield rows in `direction`.
     pub fn new(sources: Vec<S>, direction: Direction) -> Merge<R, S> {
-        Merge { sources, direction, _row: std::marker::PhantomData }
+        let order = Vec::with_capacity(sources.len());
+        let sources = sources.into_iter().map(|stream| Source { stream, head: None, in_force: None }).collect();
+        Merge {
+            sources,
+            direction,
+            started: false,
+            failed: None,
+            key: None,
+            deletion: None,
+            in_force: None,
+            order,
+            held: None,
+        }
+    }
+
+    fn advance(&mut self) -> Result<Option<Fragment<R>>> {
+        if let Some(fragment) = self.held.take() {
+            return Ok(Some(fragment));
+        }
+        if !self.started {
+            self.started = true;
+            for source in &mut self.sources {
+                source.head = source.stream.next()?;
+            }
+        }
+        if let Some(fragment) = self.next_within()? {
+            return Ok(Some(fragment));
+        }
+        while let Some(header) = self.next_partition()? {
+            if header.deletion.is_none() && header.static_row.is_none() {
+                match self.next_within()? {
+                    Some(fragment) => self.held = Some(fragment),
+                    None => continue,
+                }
+            }
+            return Ok(Some(Fragment::Partition(header)));
+        }
+        Ok(None)
+    }
+
+    /// Begins the least partition that any source is at.
+    fn next_partition(&mut self) -> Result<Option<PartitionHeader<R>>> {
+        let Some(key) = self.gather_least()? else { return Ok(None) };
+        if self.key.as_ref().is_some_and(|last| *last >= key) {
+            return Err(out_of_order("a partition does not follow the one before it"));
+        }
+        let mut deletion = None;
+        let mut static_row: Option<R> = None;
+        for &index in &self.order {
+            let source = &mut self.sources[index];
+            if let Some(Fragment::Partition(header)) = source.take(self.direction)? {
+                deletion = merge_deletions(deletion, header.deletion);
+                static_row = merge_options(static_row, header.static_row)?;
+            }
+        }
+        let (sources, direction) = (&self.sources, self.direction);
+        self.order.retain(|index| sources[*index].position().is_some());
+        self.order.sort_unstable_by(|a, b| compare(direction, sources[*a].position(), sources[*b].position()));
+        if let Some(deletion) = deletion {
+            static_row = static_row.map(|row| row.under(deletion)).transpose()?.flatten();
+        }
+        self.key = Some(key.clone());
+        self.deletion = deletion;
+        self.in_force = None;
+        Ok(Some(PartitionHeader { key, deletion, static_row }))
+    }
+
+    /// Leaves in `order` the sources that are at the least partition, which is returned.
+    fn gather_least(&mut self) -> Result<Option<PartitionKey>> {
+        let mut least: Option<&PartitionKey> = None;
+        self.order.clear();
+        for (index, source) in self.sources.iter().enumerate() {
+            let key = match &source.head {
+                None => continue,
+                Some(Fragment::Partition(header)) => &header.key,
+                Some(_) => return Err(out_of_order("a row or a change stands before any partition")),
+            };
+            let order = least.map_or(Ordering::Less, |least| key.cmp(least));
+            if order == Ordering::Less {
+                self.order.clear();
+                least = Some(key);
+            }
+            if order != Ordering::Greater {
+                self.order.push(index);
+            }
+        }
+        Ok(least.cloned())
+    }
+
+    /// The next row or change of the partition; `None` at its end.
+    fn next_within(&mut self) -> Result<Option<Fragment<R>>> {
+        while let Some(&first) = self.order.first() {
+            let ties = self.ties();
+            let fragment = match self.sources[first].take(self.direction)? {
+                Some(Fragment::Row(key, row)) => {
+                    let row = self.merge_ties(row, ties)?;
+                    row.map(|row| Fragment::Row(key, row))
+                }
+                Some(Fragment::Change(bound, deletion)) => {
+                    self.sources[first].in_force = deletion;
+                    self.change_ties(ties)?;
+                    let in_force = self.strongest();
+                    let changed = in_force != self.in_force;
+                    self.in_force = in_force;
+                    changed.then_some(Fragment::Change(bound, in_force))
+                }
+                _ => return Err(out_of_order("a partition begins within a partition")),
+            };
+            self.sort_in(ties)?;
+            if fragment.is_some() {
+                return Ok(fragment);
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many sources are at the least position.
+    fn ties(&self) -> usize {
+        let position = |index: usize| self.sources[index].position();
+        let first = position(self.order[0]);
+        1 + self.order[1..].iter().take_while(|index| position(**index) == first).count()
+    }
+
+    /// `row` of the first source, with the versions of the others at the same position, under what covers them.
+    fn merge_ties(&mut self, mut row: R, ties: usize) -> Result<Option<R>> {
+        for &index in &self.order[1..ties] {
+            match self.sources[index].take(self.direction)? {
+                Some(Fragment::Row(_, other)) => row = row.merge(other)?,
+                _ => return Err(out_of_order("a change stands at the position of a row")),
+            }
+        }
+        match merge_deletions(self.deletion, self.in_force) {
+            Some(deletion) => row.under(deletion),
+            None => Ok(Some(row)),
+        }
+    }
+
+    fn change_ties(&mut self, ties: usize) -> Result<()> {
+        for &index in &self.order[1..ties] {
+            let source = &mut self.sources[index];
+            match source.take(self.direction)? {
+                Some(Fragment::Change(_, deletion)) => source.in_force = deletion,
+                _ => return Err(out_of_order("a row stands at the position of a change")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The range deletion that wins among those the sources have opened, unless the partition's covers it.
+    fn strongest(&self) -> Option<Deletion> {
+        let opened = self.order.iter().map(|index| self.sources[*index].in_force);
+        let strongest = opened.fold(None, merge_deletions)?;
+        self.deletion.is_none_or(|deletion| !deletion.covers(strongest.timestamp)).then_some(strongest)
+    }
+
+    /// Sorts the first `moved` sources of `order` in again; those that are done with the partition leave it.
+    fn sort_in(&mut self, moved: usize) -> Result<()> {
+        for at in (0..moved).rev() {
+            let source = &self.sources[self.order[at]];
+            let position = source.position();
+            if position.is_none() {
+                if source.in_force.is_some() {
+                    return Err(out_of_order("a range deletion is still open at the end of its partition"));
+                }
+                self.order.remove(at);
+                continue;
+            }
+            let precedes =
+                |other: &usize| compare(self.direction, self.sources[*other].position(), position) == Ordering::Less;
+            let behind = &self.order[at + 1..];
+            if behind.first().is_some_and(precedes) {
+                let places = behind.partition_point(precedes);
+                self.order[at..=at + places].rotate_left(1);
+            }
+        }
+        Ok(())
     }
 }
 
 impl<R: Reconcile, S: Stream<R>> Stream<R> for Merge<R, S> {
     fn next(&mut self) -> Result<Option<Fragment<R>>> {
-        let _ = (&mut self.sources, self.direction);
-        todo!("k-way merge")
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let answer = self.advance();
+        self.failed = answer.as_ref().err().cloned();
+        answer
     }
+}
+
+impl<R, S: Stream<R>> Source<R, S> {
+    /// What it is at, after reading one further and checking that the two are in order.
+    fn take(&mut self, direction: Direction) -> Result<Option<Fragment<R>>> {
+        let next = self.stream.next()?;
+        let taken = mem::replace(&mut self.head, next);
+        let position = self.position();
+        let taken_position = taken.as_ref().and_then(position_of);
+        if position.is_some()
+            && taken_position.is_some()
+            && compare(direction, taken_position, position) != Ordering::Less
+        {
+            return Err(out_of_order("a row or a change does not follow the one before it"));
+        }
+        Ok(taken)
+    }
+
+    /// Where in its partition it is; `None` if it is at the partition's end.
+    fn position(&self) -> Option<&[u8]> {
+        self.head.as_ref().and_then(position_of)
+    }
+}
+
+fn position_of<R>(fragment: &Fragment<R>) -> Option<&[u8]> {
+    match fragment {
+        Fragment::Partition(_) => None,
+        Fragment::Row(key, _) => Some(key.bytes()),
+        Fragment::Change(bound, _) => Some(bound.bytes()),
+    }
+}
+
+fn compare(direction: Direction, a: Option<&[u8]>, b: Option<&[u8]>) -> Ordering {
+    match direction {
+        Direction::Forward => a.cmp(&b),
+        Direction::Reverse => b.cmp(&a),
+    }
+}
+
+fn merge_options<R: Reconcile>(a: Option<R>, b: Option<R>) -> Result<Option<R>> {
+    match (a, b) {
+        (Some(a), Some(b)) => a.merge(b).map(Some),
+        (a, b) => Ok(a.or(b)),
+    }
+}
+
+fn out_of_order(reason: &'static str) -> Error {
+    Corrupt::new("fragment stream", reason).into()
 }

@@ -17,8 +17,10 @@
 use std::cmp::Ordering;
 
 use super::cell::{Cell, CellKind, Deletion, Liveness, LivenessKind};
+use super::merge::Reconcile;
 use super::row::Row;
 use super::schema::ColumnId;
+use crate::Result;
 
 /// Compares two cells of one column: the greater wins.
 pub fn compare_cells(a: &Cell, b: &Cell) -> Ordering {
@@ -144,4 +146,14 @@ pub fn expire_row(mut row: Row, now_s: i64) -> Row {
         }
     }
     row
+}
+
+impl Reconcile for Row {
+    fn merge(self, other: Self) -> Result<Self> {
+        Ok(merge_rows(self, other))
+    }
+
+    fn under(self, deletion: Deletion) -> Result<Option<Self>> {
+        Ok(shadow_row(self, deletion))
+    }
 }
