@@ -17,7 +17,10 @@ use crate::Result;
 
 pub mod disk;
 pub mod faulty;
+mod map;
 pub mod memory;
+#[cfg(test)]
+mod tests;
 
 /// A file system. Errors are [`crate::Error::Io`] with the operation and the path.
 pub trait Vfs: Send + Sync + 'static {
@@ -33,7 +36,7 @@ pub trait Vfs: Send + Sync + 'static {
     /// Names (not paths) in a directory, in ascending order.
     fn list(&self, directory: &Path) -> Result<Vec<String>>;
 
-    /// Makes a directory and its parents; nothing if it is there.
+    /// Makes a directory and its parents, durably; nothing if it is there.
     fn create_dir(&self, directory: &Path) -> Result<()>;
 
     /// Makes what happened to the names in `directory` durable.
@@ -51,6 +54,11 @@ pub trait Vfs: Send + Sync + 'static {
     /// Takes an exclusive lock by this file name, held until the guard is dropped or the process ends, and says so with
     /// [`crate::Error::Locked`] (naming the directory of `path`) if another holder has it.
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>>;
+}
+
+/// The directory that a name is in.
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
 }
 
 /// An open file.
