@@ -1,0 +1,170 @@
+//! One entry makes one state into the next, or is refused.
+//!
+//! Whether an entry fits can only be known when its turn has come, so refused entries stand in the log too: they move the
+//! epoch on and change nothing else. Nothing here may depend on anything but the arguments: every node applies the same
+//! entries, some of them long after the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::entry::{Birth, Entry, Member};
+use super::refusal::{Reason, Refusal};
+use super::validate::{KEYSPACES_MAX, TABLES_MAX};
+use super::{ClusterState, Epoch, KnownTable, validate};
+use crate::model::{
+    Column, ColumnId, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Keyspace, KeyspaceId, NodeId, Table,
+    TableId,
+};
+use crate::ring::{Node, NodeState, Ring};
+
+/// What an entry did that was not refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Applied {
+    /// It changed the state.
+    Changed,
+    /// What it asks for was so already (IF EXISTS, IF NOT EXISTS).
+    AlreadySo,
+}
+
+/// How it went with an entry.
+pub type Verdict = Result<Applied, Refusal>;
+
+/// The first state of a cluster.
+pub fn birth(epoch: Epoch, birth: &Birth) -> Result<ClusterState, Refusal> {
+    validate::birth(birth)?;
+    let member = |(at, member): (usize, &Member)| {
+        let id = NodeId(at as u32 + 1);
+        let Member { zone, peer_address, client_address } = member.clone();
+        (id, Node { id, zone, state: NodeState::Serving, peer_address, client_address })
+    };
+    let nodes: BTreeMap<NodeId, Node> = birth.members.iter().enumerate().map(member).collect();
+    let next_node = nodes.len() as u32 + 1;
+    let ring = Ring::at_birth(birth.vnode_bits, nodes)
+        .map_err(|error| Refusal::new(Reason::BadMembers, format!("cluster {}", birth.name), error.to_string()))?;
+    Ok(ClusterState {
+        epoch,
+        cluster: birth.cluster,
+        name: birth.name.clone(),
+        ring: Arc::new(ring),
+        keyspaces: BTreeMap::new(),
+        tables: BTreeMap::new(),
+        dropped: BTreeSet::new(),
+        next_keyspace: 1,
+        next_node,
+        names: BTreeMap::new(),
+    })
+}
+
+/// The state after `entry`, which stands in the log at `epoch`, and how it went with it.
+pub fn apply(state: &ClusterState, epoch: Epoch, entry: &Entry) -> (ClusterState, Verdict) {
+    let mut next = ClusterState { epoch, ..state.clone() };
+    let verdict = match entry {
+        Entry::Birth(birth) => {
+            let explanation = format!("it was born as {} before", state.cluster);
+            Err(Refusal::new(Reason::AlreadyBorn, format!("cluster {}", birth.name), explanation))
+        }
+        Entry::CreateKeyspace(ask) => next.create_keyspace(ask),
+        Entry::DropKeyspace(ask) => next.drop_keyspace(ask),
+        Entry::CreateTable { id, table } => next.create_table(*id, table),
+        Entry::DropTable(ask) => next.drop_table(ask),
+    };
+    if verdict == Ok(Applied::Changed) {
+        next.index_names();
+    }
+    (next, verdict)
+}
+
+/// Each step changes nothing unless it answers [`Applied::Changed`].
+impl ClusterState {
+    fn create_keyspace(&mut self, ask: &CreateKeyspace) -> Verdict {
+        validate::keyspace_name(&ask.name)?;
+        if self.names.contains_key(&ask.name) {
+            return already(ask.if_not_exists, format!("keyspace {}", ask.name));
+        }
+        validate::replication(&ask.name, &ask.replication, &self.ring)?;
+        room_for_one(self.keyspaces.len(), KEYSPACES_MAX, "keyspaces", format!("keyspace {}", ask.name))?;
+        let id = KeyspaceId(self.next_keyspace);
+        self.next_keyspace += 1;
+        let keyspace = Keyspace { id, name: ask.name.clone(), replication: ask.replication.clone() };
+        self.keyspaces.insert(id, Arc::new(keyspace));
+        Ok(Applied::Changed)
+    }
+
+    fn drop_keyspace(&mut self, ask: &DropKeyspace) -> Verdict {
+        let Some(names) = self.names.get(&ask.name) else {
+            return absent(ask.if_exists, no_keyspace(&ask.name));
+        };
+        self.keyspaces.remove(&names.id);
+        for id in names.tables.values() {
+            self.tables.remove(id);
+            self.dropped.insert(*id);
+        }
+        Ok(Applied::Changed)
+    }
+
+    fn create_table(&mut self, id: TableId, ask: &CreateTable) -> Verdict {
+        let names = self.names.get(&ask.keyspace).ok_or_else(|| no_keyspace(&ask.keyspace))?;
+        let subject = format!("table {}.{}", ask.keyspace, ask.name);
+        if names.tables.contains_key(&ask.name) {
+            return already(ask.if_not_exists, subject);
+        }
+        validate::table(ask)?;
+        if self.tables.contains_key(&id) || self.dropped.contains(&id) {
+            return Err(Refusal::new(
+                Reason::Exists,
+                subject,
+                format!("its id {id} was given to another table before"),
+            ));
+        }
+        room_for_one(self.tables.len(), TABLES_MAX, "tables", subject)?;
+        let columns = ask.columns.iter().zip(1..).map(|(column, number)| Column {
+            id: ColumnId(number),
+            name: column.name.clone(),
+            ty: column.ty,
+            kind: column.kind,
+        });
+        let table = Table {
+            id,
+            keyspace: names.id,
+            name: ask.name.clone(),
+            version: 1,
+            columns: columns.collect(),
+            options: ask.options.clone(),
+        };
+        let next_column = table.columns.len() as u32 + 1;
+        self.tables.insert(id, KnownTable { table: Arc::new(table), next_column });
+        Ok(Applied::Changed)
+    }
+
+    fn drop_table(&mut self, ask: &DropTable) -> Verdict {
+        let Some(names) = self.names.get(&ask.keyspace) else {
+            return absent(ask.if_exists, no_keyspace(&ask.keyspace));
+        };
+        let Some(id) = names.tables.get(&ask.name) else {
+            let subject = format!("table {}.{}", ask.keyspace, ask.name);
+            return absent(ask.if_exists, Refusal::new(Reason::UnknownTable, subject, "there is no such table"));
+        };
+        self.tables.remove(id);
+        self.dropped.insert(*id);
+        Ok(Applied::Changed)
+    }
+}
+
+fn already(if_not_exists: bool, subject: String) -> Verdict {
+    if if_not_exists { Ok(Applied::AlreadySo) } else { Err(Refusal::new(Reason::Exists, subject, "it exists already")) }
+}
+
+fn absent(if_exists: bool, refusal: Refusal) -> Verdict {
+    if if_exists { Ok(Applied::AlreadySo) } else { Err(refusal) }
+}
+
+fn no_keyspace(name: &str) -> Refusal {
+    Refusal::new(Reason::UnknownKeyspace, format!("keyspace {name}"), "there is no such keyspace")
+}
+
+fn room_for_one(count: usize, max: usize, things: &str, subject: String) -> Result<(), Refusal> {
+    if count < max {
+        return Ok(());
+    }
+    Err(Refusal::new(Reason::TooMany, subject, format!("the cluster has {count} {things}, the most that are possible")))
+}

@@ -1,0 +1,130 @@
+//! Parts that entries and snapshots of the state share. The layouts are drawn in `docs/formats.md`.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use crate::codec::varint::{Reader, put_bytes, put_varint};
+use crate::model::{ColumnKind, Durability, Order, TableOptions, Type, VnodeBits};
+use crate::ring::Zone;
+use crate::{Error, Result};
+
+/// Appends text behind its length in bytes.
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_bytes(out, text.as_bytes());
+}
+
+/// Reads 16 bytes as a uuid.
+pub(super) fn uuid(reader: &mut Reader) -> Result<Uuid> {
+    let bytes = reader.take(16)?;
+    Uuid::from_slice(&bytes).map_err(|_| reader.corrupt("16 bytes of a uuid expected").into())
+}
+
+/// Reads 0 or 1.
+pub(super) fn flag(reader: &mut Reader) -> Result<bool> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(reader.corrupt(format!("0 or 1 expected, {other} found")).into()),
+    }
+}
+
+/// Reads `count` things, each at least one byte long: a count that the bytes cannot hold is found before anything grows.
+pub(super) fn list<T>(reader: &mut Reader, mut read: impl FnMut(&mut Reader) -> Result<T>) -> Result<Vec<T>> {
+    let count = reader.varint()?;
+    if count > reader.remaining() as u64 {
+        return Err(reader.corrupt(format!("{count} things in {} bytes", reader.remaining())).into());
+    }
+    (0..count).map(|_| read(reader)).collect()
+}
+
+/// A [`list`] whose things strictly ascend by a key.
+pub(super) fn ascending<K: Ord + Clone, V>(
+    reader: &mut Reader,
+    mut read: impl FnMut(&mut Reader) -> Result<(K, V)>,
+) -> Result<BTreeMap<K, V>> {
+    let mut last: Option<K> = None;
+    let pairs = list(reader, |reader| {
+        let (key, value) = read(reader)?;
+        if last.as_ref().is_some_and(|last| *last >= key) {
+            return Err(Error::Corrupt(reader.corrupt("a list is not in ascending order")));
+        }
+        last = Some(key.clone());
+        Ok((key, value))
+    })?;
+    Ok(pairs.into_iter().collect())
+}
+
+pub(super) fn vnode_bits(reader: &mut Reader) -> Result<VnodeBits> {
+    let bits = reader.u8()?;
+    VnodeBits::new(bits).ok_or_else(|| reader.corrupt(format!("2^{bits} vnodes are too many")).into())
+}
+
+pub(super) fn put_zone(out: &mut Vec<u8>, zone: &Zone) {
+    put_text(out, &zone.region);
+    put_text(out, &zone.name);
+}
+
+pub(super) fn zone(reader: &mut Reader) -> Result<Zone> {
+    Ok(Zone { region: reader.text()?, name: reader.text()? })
+}
+
+pub(super) fn put_replication(out: &mut Vec<u8>, replication: &BTreeMap<String, u32>) {
+    put_varint(out, replication.len() as u64);
+    for (region, copies) in replication {
+        put_text(out, region);
+        put_varint(out, u64::from(*copies));
+    }
+}
+
+pub(super) fn replication(reader: &mut Reader) -> Result<BTreeMap<String, u32>> {
+    ascending(reader, |reader| Ok((reader.text()?, reader.varint_u32()?)))
+}
+
+/// Appends what a column is: `type u8 | kind u8`.
+pub(super) fn put_column_nature(out: &mut Vec<u8>, ty: Type, kind: ColumnKind) {
+    out.push(ty.code());
+    out.push(match kind {
+        ColumnKind::PartitionKey => 1,
+        ColumnKind::Clustering(Order::Ascending) => 2,
+        ColumnKind::Clustering(Order::Descending) => 3,
+        ColumnKind::Static => 4,
+        ColumnKind::Regular => 5,
+    });
+}
+
+pub(super) fn column_nature(reader: &mut Reader) -> Result<(Type, ColumnKind)> {
+    let code = reader.u8()?;
+    let ty = Type::from_code(code).ok_or_else(|| reader.corrupt(format!("no type has number {code}")))?;
+    let kind = match reader.u8()? {
+        1 => ColumnKind::PartitionKey,
+        2 => ColumnKind::Clustering(Order::Ascending),
+        3 => ColumnKind::Clustering(Order::Descending),
+        4 => ColumnKind::Static,
+        5 => ColumnKind::Regular,
+        other => return Err(reader.corrupt(format!("no kind of column has number {other}")).into()),
+    };
+    Ok((ty, kind))
+}
+
+pub(super) fn put_options(out: &mut Vec<u8>, options: &TableOptions) {
+    let TableOptions { default_ttl_s, lateness_s, durability, comment } = options;
+    put_varint(out, u64::from(*default_ttl_s));
+    put_varint(out, u64::from(*lateness_s));
+    out.push(match durability {
+        Durability::Commit => 1,
+        Durability::Periodic => 2,
+    });
+    put_text(out, comment);
+}
+
+pub(super) fn options(reader: &mut Reader) -> Result<TableOptions> {
+    let default_ttl_s = reader.varint_u32()?;
+    let lateness_s = reader.varint_u32()?;
+    let durability = match reader.u8()? {
+        1 => Durability::Commit,
+        2 => Durability::Periodic,
+        other => return Err(reader.corrupt(format!("no durability has number {other}")).into()),
+    };
+    Ok(TableOptions { default_ttl_s, lateness_s, durability, comment: reader.text()? })
+}

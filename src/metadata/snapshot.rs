@@ -1,0 +1,167 @@
+//! The bytes of a whole [`ClusterState`]: what a node keeps on disk and hands to peers that are far behind.
+//!
+//! ```text
+//!  "TRFLMET1" | format version u8 = 1 | epoch | cluster | nodes | owners | placements | keyspaces | tables | dropped
+//! ```
+//!
+//! Fields are drawn in `docs/formats.md`. Lists that have a key ascend by it, so equal states have equal bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{ClusterState, Epoch, KnownTable, parts};
+use crate::codec::varint::{Reader, put_varint};
+use crate::model::{Column, ColumnId, Keyspace, KeyspaceId, NodeId, Table, TableId};
+use crate::ring::{Node, NodeState, Owners, Ring};
+use crate::{Error, Result};
+
+const MAGIC: &[u8; 8] = b"TRFLMET1";
+const FORMAT_VERSION: u8 = 1;
+
+impl ClusterState {
+    /// The state's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.push(FORMAT_VERSION);
+        put_varint(&mut out, u64::from(self.epoch.generation));
+        put_varint(&mut out, self.epoch.index);
+        out.extend_from_slice(self.cluster.as_bytes());
+        parts::put_text(&mut out, &self.name);
+        put_varint(&mut out, u64::from(self.next_node));
+        put_varint(&mut out, u64::from(self.next_keyspace));
+        put_ring(&mut out, &self.ring);
+        put_varint(&mut out, self.keyspaces.len() as u64);
+        for (id, keyspace) in &self.keyspaces {
+            put_varint(&mut out, u64::from(id.0));
+            parts::put_text(&mut out, &keyspace.name);
+            parts::put_replication(&mut out, &keyspace.replication);
+        }
+        put_varint(&mut out, self.tables.len() as u64);
+        for known in self.tables.values() {
+            put_table(&mut out, known);
+        }
+        put_varint(&mut out, self.dropped.len() as u64);
+        for id in &self.dropped {
+            out.extend_from_slice(id.0.as_bytes());
+        }
+        out
+    }
+
+    /// What [`ClusterState::encode`] made, with its invariants checked.
+    pub fn decode(bytes: Bytes) -> Result<ClusterState> {
+        let mut reader = Reader::new("cluster state", bytes);
+        if reader.take(MAGIC.len())?.as_ref() != MAGIC {
+            return Err(reader.corrupt("it does not begin with TRFLMET1").into());
+        }
+        let version = reader.u8()?;
+        if version != FORMAT_VERSION {
+            let reason = format!("it has format version {version}, this build reads {FORMAT_VERSION}");
+            return Err(reader.corrupt(reason).into());
+        }
+        let mut state = ClusterState {
+            epoch: Epoch { generation: reader.varint_u32()?, index: reader.varint()? },
+            cluster: parts::uuid(&mut reader)?,
+            name: reader.text()?,
+            next_node: reader.varint_u32()?,
+            next_keyspace: reader.varint_u32()?,
+            ring: Arc::new(ring(&mut reader)?),
+            keyspaces: parts::ascending(&mut reader, keyspace)?,
+            tables: parts::ascending(&mut reader, table)?,
+            dropped: dropped(&mut reader)?,
+            names: BTreeMap::new(),
+        };
+        reader.end()?;
+        state.index_names();
+        state.check().map_err(|error| broken(&reader, &error))?;
+        Ok(state)
+    }
+}
+
+/// An invariant that bytes break is a corruption, not somebody's wrong request.
+fn broken(reader: &Reader, error: &Error) -> Error {
+    reader.corrupt(error.to_string()).into()
+}
+
+fn put_ring(out: &mut Vec<u8>, ring: &Ring) {
+    out.push(ring.vnode_bits().bits());
+    put_varint(out, ring.nodes().count() as u64);
+    for node in ring.nodes() {
+        put_varint(out, u64::from(node.id.0));
+        parts::put_zone(out, &node.zone);
+        out.push(node.state.code());
+        parts::put_text(out, &node.peer_address);
+        parts::put_text(out, &node.client_address);
+    }
+    put_varint(out, ring.owners().len() as u64);
+    for (zone, by_vnode) in ring.owners() {
+        parts::put_zone(out, zone);
+        by_vnode.iter().for_each(|id| put_varint(out, u64::from(id.0)));
+    }
+    ring.placements().iter().for_each(|number| put_varint(out, *number));
+}
+
+fn ring(reader: &mut Reader) -> Result<Ring> {
+    let bits = parts::vnode_bits(reader)?;
+    let nodes = parts::ascending(reader, node)?;
+    let owners: Owners = parts::ascending(reader, |reader| {
+        let zone = parts::zone(reader)?;
+        let by_vnode: Result<Vec<NodeId>> = (0..bits.count()).map(|_| Ok(NodeId(reader.varint_u32()?))).collect();
+        Ok((zone, by_vnode?))
+    })?;
+    let placements: Result<Vec<u64>> = (0..bits.count()).map(|_| reader.varint()).collect();
+    Ring::new(bits, nodes, owners, placements?).map_err(|error| broken(reader, &error))
+}
+
+fn node(reader: &mut Reader) -> Result<(NodeId, Node)> {
+    let id = NodeId(reader.varint_u32()?);
+    let zone = parts::zone(reader)?;
+    let code = reader.u8()?;
+    let state =
+        NodeState::from_code(code).ok_or_else(|| reader.corrupt(format!("no state of a node has number {code}")))?;
+    Ok((id, Node { id, zone, state, peer_address: reader.text()?, client_address: reader.text()? }))
+}
+
+fn keyspace(reader: &mut Reader) -> Result<(KeyspaceId, Arc<Keyspace>)> {
+    let id = KeyspaceId(reader.varint_u32()?);
+    let keyspace = Keyspace { id, name: reader.text()?, replication: parts::replication(reader)? };
+    Ok((id, Arc::new(keyspace)))
+}
+
+fn put_table(out: &mut Vec<u8>, KnownTable { table, next_column }: &KnownTable) {
+    out.extend_from_slice(table.id.0.as_bytes());
+    put_varint(out, u64::from(table.keyspace.0));
+    parts::put_text(out, &table.name);
+    put_varint(out, table.version);
+    put_varint(out, u64::from(*next_column));
+    put_varint(out, table.columns.len() as u64);
+    for column in &table.columns {
+        put_varint(out, u64::from(column.id.0));
+        parts::put_text(out, &column.name);
+        parts::put_column_nature(out, column.ty, column.kind);
+    }
+    parts::put_options(out, &table.options);
+}
+
+fn table(reader: &mut Reader) -> Result<(TableId, KnownTable)> {
+    let id = TableId(parts::uuid(reader)?);
+    let keyspace = KeyspaceId(reader.varint_u32()?);
+    let name = reader.text()?;
+    let version = reader.varint()?;
+    let next_column = reader.varint_u32()?;
+    let columns = parts::list(reader, |reader| {
+        let id = ColumnId(reader.varint_u32()?);
+        let name = reader.text()?;
+        let (ty, kind) = parts::column_nature(reader)?;
+        Ok(Column { id, name, ty, kind })
+    })?;
+    let options = parts::options(reader)?;
+    let table = Table { id, keyspace, name, version, columns, options };
+    Ok((id, KnownTable { table: Arc::new(table), next_column }))
+}
+
+fn dropped(reader: &mut Reader) -> Result<BTreeSet<TableId>> {
+    let ids = parts::ascending(reader, |reader| Ok((TableId(parts::uuid(reader)?), ())))?;
+    Ok(ids.into_keys().collect())
+}
