@@ -7,22 +7,21 @@
 //! 3 open     bound length varint, bound | timestamp i64, ldt varint
 //! 4 close    bound length varint, bound
 //! ```
+//!
+//! An entry says nothing of its neighbours: the order of a stream is checked by whoever reads several.
 
-use super::row::EncodedRow;
-use super::varint::Reader;
+use super::row::{EncodedRow, view};
+use super::varint::{Reader, put_bytes, put_varint};
 use crate::Result;
-use crate::model::Fragment;
+use crate::model::{Bound, ClusteringKey, Deletion, Fragment, PartitionHeader, PartitionKey, Timestamp};
 
-/// Appends one fragment.
-pub fn put_entry(_out: &mut Vec<u8>, _fragment: &Fragment<EncodedRow>) {
-    todo!()
-}
+const HEADER: u8 = 1;
+const ROW: u8 = 2;
+const OPEN: u8 = 3;
+const CLOSE: u8 = 4;
 
-/// Reads the next fragment. `checked` rows: every byte is looked at (bytes from a peer); else they are sliced (bytes
-/// whose checksum was verified).
-pub fn read_entry(_reader: &mut Reader, _trust: Trust) -> Result<Fragment<EncodedRow>> {
-    todo!()
-}
+pub(super) const HAS_DELETION: u8 = 0x01;
+pub(super) const HAS_STATIC_ROW: u8 = 0x02;
 
 /// Whether rows must be looked into while they are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,4 +30,111 @@ pub enum Trust {
     Checked,
     /// Bytes under a verified checksum of our own: slice.
     Trusted,
+}
+
+/// Appends one fragment.
+pub fn put_entry(out: &mut Vec<u8>, fragment: &Fragment<EncodedRow>) {
+    match fragment {
+        Fragment::Partition(header) => put_header(out, header),
+        Fragment::Row(key, row) => {
+            out.push(ROW);
+            put_bytes(out, key.bytes());
+            put_bytes(out, row.bytes());
+        }
+        Fragment::Change(bound, Some(deletion)) => {
+            out.push(OPEN);
+            put_bytes(out, bound.bytes());
+            put_deletion(out, *deletion);
+        }
+        Fragment::Change(bound, None) => {
+            out.push(CLOSE);
+            put_bytes(out, bound.bytes());
+        }
+    }
+}
+
+fn put_header(out: &mut Vec<u8>, header: &PartitionHeader<EncodedRow>) {
+    out.push(HEADER);
+    put_bytes(out, header.key.bytes());
+    out.push(partition_flags(header.deletion, header.static_row.as_ref()));
+    if let Some(deletion) = header.deletion {
+        put_deletion(out, deletion);
+    }
+    if let Some(row) = &header.static_row {
+        put_bytes(out, row.bytes());
+    }
+}
+
+/// Reads the next fragment. `Checked`: every byte of its rows is looked at; else they are sliced.
+pub fn read_entry(reader: &mut Reader, trust: Trust) -> Result<Fragment<EncodedRow>> {
+    let kind = reader.u8()?;
+    match kind {
+        HEADER => read_header(reader, trust).map(Fragment::Partition),
+        ROW => Ok(Fragment::Row(read_clustering_key(reader)?, read_row(reader, trust)?)),
+        OPEN => Ok(Fragment::Change(read_bound(reader)?, Some(read_deletion(reader)?))),
+        CLOSE => Ok(Fragment::Change(read_bound(reader)?, None)),
+        _ => Err(reader.corrupt(format!("unknown kind {kind:02x} of entry")).into()),
+    }
+}
+
+fn read_header(reader: &mut Reader, trust: Trust) -> Result<PartitionHeader<EncodedRow>> {
+    let key = PartitionKey::from_bytes(reader.bytes()?);
+    let flags = read_partition_flags(reader)?;
+    let deletion = if flags & HAS_DELETION != 0 { Some(read_deletion(reader)?) } else { None };
+    let static_row = if flags & HAS_STATIC_ROW != 0 { Some(read_static_row(reader, trust)?) } else { None };
+    Ok(PartitionHeader { key, deletion, static_row })
+}
+
+pub(super) fn partition_flags<R>(deletion: Option<Deletion>, static_row: Option<&R>) -> u8 {
+    deletion.map_or(0, |_| HAS_DELETION) | static_row.map_or(0, |_| HAS_STATIC_ROW)
+}
+
+pub(super) fn read_partition_flags(reader: &mut Reader) -> Result<u8> {
+    let flags = reader.u8()?;
+    if flags & !(HAS_DELETION | HAS_STATIC_ROW) != 0 {
+        return Err(reader.corrupt(format!("unknown flags {flags:02x} of partition")).into());
+    }
+    Ok(flags)
+}
+
+/// A deletion outside a row: `timestamp i64 | ldt varint`.
+pub(super) fn put_deletion(out: &mut Vec<u8>, deletion: Deletion) {
+    out.extend_from_slice(&deletion.timestamp.0.to_le_bytes());
+    put_varint(out, deletion.ldt_s as u64);
+}
+
+pub(super) fn read_deletion(reader: &mut Reader) -> Result<Deletion> {
+    let timestamp = Timestamp(reader.i64()?);
+    if timestamp < Timestamp::MIN {
+        return Err(reader.corrupt("a timestamp is below the smallest there is").into());
+    }
+    Ok(Deletion { timestamp, ldt_s: reader.read(view::read_seconds)? })
+}
+
+pub(super) fn read_clustering_key(reader: &mut Reader) -> Result<ClusteringKey> {
+    let bytes = reader.bytes()?;
+    ClusteringKey::from_bytes(bytes).map_err(|error| reader.corrupt(error.to_string()).into())
+}
+
+pub(super) fn read_bound(reader: &mut Reader) -> Result<Bound> {
+    let bytes = reader.bytes()?;
+    Bound::from_bytes(bytes).map_err(|error| reader.corrupt(error.to_string()).into())
+}
+
+/// A row behind its length.
+pub(super) fn read_row(reader: &mut Reader, trust: Trust) -> Result<EncodedRow> {
+    let bytes = reader.bytes()?;
+    match trust {
+        Trust::Checked => EncodedRow::checked(bytes),
+        Trust::Trusted => Ok(EncodedRow::trusted(bytes)),
+    }
+}
+
+/// As [`read_row`]; a static row has neither marker nor deletion.
+pub(super) fn read_static_row(reader: &mut Reader, trust: Trust) -> Result<EncodedRow> {
+    let row = read_row(reader, trust)?;
+    if !row.may_be_static() {
+        return Err(reader.corrupt("a static row with a marker or a deletion").into());
+    }
+    Ok(row)
 }

@@ -25,3 +25,6 @@ pub mod varint;
 
 pub use record::{Record, RecordKind};
 pub use row::EncodedRow;
+
+#[cfg(test)]
+mod tests;

@@ -8,11 +8,21 @@
 //! tags      length varint | (tag u8, length varint, bytes) ...     none so far; reserved: 1 request id. Unknown tags are kept.
 //! mutation  see codec/mutation.rs
 //! ```
+//!
+//! An origin is never node 0, a name's sequence is never 0. Tags strictly ascend.
 
 use bytes::Bytes;
 
+use super::mutation;
+use super::varint::{Cursor, Reader, put_varint};
 use crate::Result;
 use crate::model::{KeyspaceId, Mutation, MutationName, NodeId, Stamp};
+
+const NAMED: u8 = 1;
+const NAMELESS: u8 = 2;
+
+/// Bytes before the mutation, when there are no tags.
+const HEADER_BYTES: usize = 34;
 
 /// A decoded record header with its mutation still encoded; `bytes` is the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,12 +55,59 @@ pub enum RecordKind {
 
 impl Record {
     /// Encodes a record.
-    pub fn encode(_kind: RecordKind, _keyspace: KeyspaceId, _stamp: Stamp, _mutation: &Mutation) -> Record {
-        todo!()
+    pub fn encode(kind: RecordKind, keyspace: KeyspaceId, stamp: Stamp, mutation: &Mutation) -> Record {
+        let mut out = Vec::with_capacity(HEADER_BYTES + mutation::usual_bytes(mutation));
+        let (code, name) = match kind {
+            RecordKind::Named(name) => (NAMED, name),
+            RecordKind::Nameless { composer, known_through } => {
+                (NAMELESS, MutationName { origin: composer, incarnation: known_through.0 as u64, sequence: 0 })
+            }
+        };
+        out.push(code);
+        out.extend_from_slice(&keyspace.0.to_le_bytes());
+        out.extend_from_slice(&stamp.0.to_le_bytes());
+        out.extend_from_slice(&name.origin.0.to_le_bytes());
+        out.extend_from_slice(&name.incarnation.to_le_bytes());
+        out.extend_from_slice(&name.sequence.to_le_bytes());
+        put_varint(&mut out, 0);
+        mutation::encode_mutation(mutation, &mut out);
+        let bytes = Bytes::from(out);
+        Record { kind, keyspace, stamp, mutation: bytes.slice(HEADER_BYTES..), bytes }
     }
 
     /// Reads the header of an encoded record; the mutation is checked only when it is decoded.
-    pub fn decode(_bytes: Bytes) -> Result<Record> {
-        todo!()
+    pub fn decode(bytes: Bytes) -> Result<Record> {
+        let mut reader = Reader::new("record", bytes.clone());
+        let code = reader.u8()?;
+        let keyspace = KeyspaceId(reader.u32()?);
+        let stamp = Stamp(reader.i64()?);
+        let origin = NodeId(reader.u32()?);
+        let (incarnation, sequence) = (reader.u64()?, reader.u64()?);
+        if origin == NodeId(0) {
+            return Err(reader.corrupt("node 0 is not a node").into());
+        }
+        let kind = match (code, sequence) {
+            (NAMED, 1..) => RecordKind::Named(MutationName { origin, incarnation, sequence }),
+            (NAMELESS, 0) => RecordKind::Nameless { composer: origin, known_through: Stamp(incarnation as i64) },
+            _ => return Err(reader.corrupt(format!("kind {code:02x} with sequence {sequence}")).into()),
+        };
+        check_tags(&reader.bytes()?)?;
+        let mutation = reader.rest();
+        Ok(Record { bytes, kind, keyspace, stamp, mutation })
     }
+}
+
+/// Whether these bytes are a list of tags, known or not.
+fn check_tags(tags: &[u8]) -> Result<()> {
+    let mut cursor = Cursor::new("record tags", tags);
+    let mut before = None;
+    while cursor.remaining() > 0 {
+        let tag = cursor.u8()?;
+        if before.is_some_and(|before| before >= tag) {
+            return Err(cursor.corrupt("tags do not ascend").into());
+        }
+        before = Some(tag);
+        cursor.bytes()?;
+    }
+    Ok(())
 }
