@@ -13,11 +13,13 @@
 
 pub mod cell;
 pub mod ddl;
+mod duration;
 pub mod fragment;
 pub mod key;
 pub mod merge;
 pub mod mutation;
 pub mod name;
+mod ordered;
 pub mod query;
 pub mod ranges;
 pub mod reconcile;
@@ -31,7 +33,7 @@ pub mod value;
 pub use cell::{Cell, CellKind, Deletion, Liveness, LivenessKind};
 pub use ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
 pub use fragment::{Direction, Fragment, PartitionHeader};
-pub use key::{Bound, ClusteringKey, PartitionKey, Slice};
+pub use key::{Bound, ClusteringKey, Edge, PartitionKey, Slice};
 pub use merge::{Merge, Reconcile, Stream};
 pub use mutation::{Mutation, MutationBuilder, RangeDeletion};
 pub use name::{Identity, MutationName, NodeId};

@@ -82,7 +82,59 @@ impl VnodeBits {
 
 impl Token {
     /// The token of a serialised partition key.
-    pub fn of(_key: &[u8]) -> Token {
-        todo!()
+    pub fn of(key: &[u8]) -> Token {
+        match murmur3_h1(key) {
+            // Cassandra keeps the smallest number for "before the ring"; no key hashes to it.
+            i64::MIN => Token(i64::MAX),
+            hash => Token(hash),
+        }
     }
 }
+
+const C1: u64 = 0x87c3_7b91_1142_53d5;
+const C2: u64 = 0x4cf5_ad43_2745_937f;
+
+/// The first half of Murmur3 x64-128 with seed 0 and tail bytes taken as signed.
+fn murmur3_h1(key: &[u8]) -> i64 {
+    let (mut h1, mut h2) = (0u64, 0u64);
+    let (blocks, tail) = key.as_chunks::<16>();
+    for block in blocks {
+        let block = u128::from_le_bytes(*block);
+        h1 ^= scramble_low(block as u64);
+        h1 = h1.rotate_left(27).wrapping_add(h2).wrapping_mul(5).wrapping_add(0x52dc_e729);
+        h2 ^= scramble_high((block >> 64) as u64);
+        h2 = h2.rotate_left(31).wrapping_add(h1).wrapping_mul(5).wrapping_add(0x3849_5ab5);
+    }
+    let (low, high) = tail.split_at(tail.len().min(8));
+    h1 ^= scramble_low(signed_word(low));
+    h2 ^= scramble_high(signed_word(high));
+
+    h1 ^= key.len() as u64;
+    h2 ^= key.len() as u64;
+    h1 = h1.wrapping_add(h2);
+    h2 = h2.wrapping_add(h1);
+    avalanche(h1).wrapping_add(avalanche(h2)) as i64
+}
+
+/// Up to eight bytes as a little-endian word, each one sign-extended before it is mixed in: this is where Cassandra
+/// differs from the published function.
+fn signed_word(bytes: &[u8]) -> u64 {
+    bytes.iter().enumerate().fold(0, |word, (at, &byte)| word ^ ((i64::from(byte as i8) as u64) << (8 * at)))
+}
+
+fn scramble_low(word: u64) -> u64 {
+    word.wrapping_mul(C1).rotate_left(31).wrapping_mul(C2)
+}
+
+fn scramble_high(word: u64) -> u64 {
+    word.wrapping_mul(C2).rotate_left(33).wrapping_mul(C1)
+}
+
+fn avalanche(mut hash: u64) -> u64 {
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+#[cfg(test)]
+mod tests;
