@@ -1,6 +1,10 @@
 //! The wire of Trefoil: what clients ask nodes and nodes ask each other.
 //!
-//! [`v1`] is generated from `trefoil/v1/*.proto`, where everything is explained; one file per service.
+//! [`v1`] is generated from `trefoil/v1/*.proto`, where everything is explained; one file per service. [`convert`] is the
+//! only place where these types and the core's model meet, [`status`] says how errors travel.
+
+pub mod convert;
+pub mod status;
 
 /// Messages, clients and servers of the package `trefoil.v1`.
 #[allow(missing_docs, unused_qualifications, clippy::all, reason = "generated")]

@@ -1,0 +1,219 @@
+//! Keyspaces, tables and changes of the schema.
+
+use bytes::Bytes;
+use trefoil::model::ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
+use trefoil::model::{
+    Column as ModelColumn, ColumnId, ColumnKind as ModelKind, Durability as ModelDurability, Keyspace as ModelKeyspace,
+    KeyspaceId, Order, Table as ModelTable, TableId, TableOptions as ModelOptions, Type as ModelType,
+};
+use uuid::Uuid;
+
+use super::Result;
+use crate::v1::ddl::Op;
+use crate::v1::{
+    self, Column, ColumnKind, Ddl, Durability, InvalidDetail, Keyspace, Table, TableOptions, TableRef, Type,
+};
+
+/// The wire form of a keyspace.
+pub fn keyspace(keyspace: &ModelKeyspace) -> Keyspace {
+    Keyspace { name: keyspace.name.clone(), replication: keyspace.replication.clone(), id: keyspace.id.0 }
+}
+
+/// A keyspace from its wire form.
+pub fn keyspace_to_model(keyspace: Keyspace) -> ModelKeyspace {
+    ModelKeyspace { id: KeyspaceId(keyspace.id), name: keyspace.name, replication: keyspace.replication }
+}
+
+/// The wire form of a table.
+pub fn table(keyspace: &str, table: &ModelTable) -> Table {
+    Table {
+        keyspace: keyspace.to_owned(),
+        name: table.name.clone(),
+        id: table_id(table.id),
+        version: table.version,
+        columns: table.columns.iter().map(column).collect(),
+        options: Some(options(&table.options)),
+        keyspace_id: table.keyspace.0,
+    }
+}
+
+/// A table from its wire form, as a client receives it.
+pub fn table_to_model(table: Table) -> Result<ModelTable> {
+    let place = |invalid: InvalidDetail| invalid.table(&table.keyspace, &table.name);
+    let id = table_id_to_model(&table.id).map_err(place)?;
+    let columns = table
+        .columns
+        .into_iter()
+        .map(|column| {
+            let id = ColumnId(column.id);
+            column_to_model(column).map(|ColumnDefinition { name, ty, kind }| ModelColumn { id, name, ty, kind })
+        })
+        .collect::<Result<_>>()
+        .map_err(place)?;
+    let options = options_to_model(table.options.unwrap_or_default()).map_err(place)?;
+    let keyspace = KeyspaceId(table.keyspace_id);
+    Ok(ModelTable { id, keyspace, name: table.name, version: table.version, columns, options })
+}
+
+/// The wire form of a table's id.
+pub fn table_id(id: TableId) -> Bytes {
+    Bytes::copy_from_slice(id.0.as_bytes())
+}
+
+/// A table's id from its wire form.
+pub fn table_id_to_model(id: &[u8]) -> Result<TableId> {
+    Uuid::from_slice(id)
+        .map(TableId)
+        .map_err(|_| InvalidDetail::new(format!("a table id of {} bytes; it has 16", id.len())))
+}
+
+/// Whether the caller's view of a table, as far as it says, is that of `table`.
+pub fn fits(reference: &TableRef, table: &ModelTable) -> bool {
+    (reference.id.is_empty() || reference.id.as_ref() == table.id.0.as_bytes())
+        && (reference.version == 0 || reference.version == table.version)
+}
+
+/// The wire form of a column.
+pub fn column(column: &ModelColumn) -> Column {
+    let (kind, descending) = kind(column.kind);
+    Column {
+        name: column.name.clone(),
+        r#type: Some(Type { scalar: i32::from(column.ty.code()) }),
+        kind: kind.into(),
+        descending,
+        id: column.id.0,
+    }
+}
+
+fn kind(kind: ModelKind) -> (ColumnKind, bool) {
+    match kind {
+        ModelKind::PartitionKey => (ColumnKind::PartitionKey, false),
+        ModelKind::Clustering(order) => (ColumnKind::Clustering, order == Order::Descending),
+        ModelKind::Static => (ColumnKind::Static, false),
+        ModelKind::Regular => (ColumnKind::Regular, false),
+    }
+}
+
+fn column_to_model(column: Column) -> Result<ColumnDefinition> {
+    let fault = |reason: &str| InvalidDetail::new(reason).column(&column.name);
+    let code = column.r#type.as_ref().map_or(0, |ty| ty.scalar);
+    let ty = u8::try_from(code).ok().and_then(ModelType::from_code).ok_or_else(|| fault("has no known type"))?;
+    let kind = match column.kind() {
+        ColumnKind::PartitionKey => ModelKind::PartitionKey,
+        ColumnKind::Clustering if column.descending => ModelKind::Clustering(Order::Descending),
+        ColumnKind::Clustering => ModelKind::Clustering(Order::Ascending),
+        ColumnKind::Static => ModelKind::Static,
+        ColumnKind::Regular => ModelKind::Regular,
+        ColumnKind::Unspecified => return Err(fault("has no known kind")),
+    };
+    if column.descending && kind != ModelKind::Clustering(Order::Descending) {
+        return Err(fault("is descending but not a clustering column"));
+    }
+    Ok(ColumnDefinition { name: column.name, ty, kind })
+}
+
+fn options(options: &ModelOptions) -> TableOptions {
+    let durability = match options.durability {
+        ModelDurability::Commit => Durability::Commit,
+        ModelDurability::Periodic => Durability::Periodic,
+    };
+    TableOptions {
+        default_ttl_s: options.default_ttl_s,
+        lateness_s: Some(options.lateness_s),
+        comment: options.comment.clone(),
+        durability: durability.into(),
+    }
+}
+
+fn options_to_model(options: TableOptions) -> Result<ModelOptions> {
+    let defaults = ModelOptions::default();
+    let durability = match Durability::try_from(options.durability) {
+        Ok(Durability::Unspecified | Durability::Commit) => ModelDurability::Commit,
+        Ok(Durability::Periodic) => ModelDurability::Periodic,
+        Err(_) => return Err(InvalidDetail::new(format!("durability {} is not known", options.durability))),
+    };
+    Ok(ModelOptions {
+        default_ttl_s: options.default_ttl_s,
+        lateness_s: options.lateness_s.unwrap_or(defaults.lateness_s),
+        durability,
+        comment: options.comment,
+    })
+}
+
+/// The wire form of a change of the schema.
+pub fn ddl(statement: &DdlStatement) -> Ddl {
+    let op = match statement {
+        DdlStatement::CreateKeyspace(create) => Op::CreateKeyspace(v1::CreateKeyspace {
+            keyspace: Some(Keyspace { name: create.name.clone(), replication: create.replication.clone(), id: 0 }),
+            if_not_exists: create.if_not_exists,
+        }),
+        DdlStatement::DropKeyspace(drop) => {
+            Op::DropKeyspace(v1::DropKeyspace { name: drop.name.clone(), if_exists: drop.if_exists })
+        }
+        DdlStatement::CreateTable(create) => Op::CreateTable(v1::CreateTable {
+            table: Some(Table {
+                keyspace: create.keyspace.clone(),
+                name: create.name.clone(),
+                columns: create.columns.iter().map(column_definition).collect(),
+                options: Some(options(&create.options)),
+                ..Table::default()
+            }),
+            if_not_exists: create.if_not_exists,
+        }),
+        DdlStatement::DropTable(drop) => Op::DropTable(v1::DropTable {
+            keyspace: drop.keyspace.clone(),
+            name: drop.name.clone(),
+            if_exists: drop.if_exists,
+        }),
+    };
+    Ddl { op: Some(op) }
+}
+
+fn column_definition(definition: &ColumnDefinition) -> Column {
+    let (kind, descending) = kind(definition.kind);
+    Column {
+        name: definition.name.clone(),
+        r#type: Some(Type { scalar: i32::from(definition.ty.code()) }),
+        kind: kind.into(),
+        descending,
+        id: 0,
+    }
+}
+
+/// A change of the schema from its wire form; whether it can be made is for the metadata log to say.
+pub fn ddl_to_model(ddl: Ddl) -> Result<DdlStatement> {
+    match ddl.op {
+        Some(Op::CreateKeyspace(create)) => {
+            let keyspace = create.keyspace.ok_or_else(|| InvalidDetail::new("the keyspace is missing"))?;
+            Ok(DdlStatement::CreateKeyspace(CreateKeyspace {
+                name: keyspace.name,
+                replication: keyspace.replication,
+                if_not_exists: create.if_not_exists,
+            }))
+        }
+        Some(Op::DropKeyspace(drop)) => {
+            Ok(DdlStatement::DropKeyspace(DropKeyspace { name: drop.name, if_exists: drop.if_exists }))
+        }
+        Some(Op::CreateTable(create)) => create_table(create),
+        Some(Op::DropTable(drop)) => Ok(DdlStatement::DropTable(DropTable {
+            keyspace: drop.keyspace,
+            name: drop.name,
+            if_exists: drop.if_exists,
+        })),
+        None => Err(InvalidDetail::new("the change of the schema is missing")),
+    }
+}
+
+fn create_table(create: v1::CreateTable) -> Result<DdlStatement> {
+    let table = create.table.ok_or_else(|| InvalidDetail::new("the table is missing"))?;
+    let place = |invalid: InvalidDetail| invalid.table(&table.keyspace, &table.name);
+    let columns = table.columns.into_iter().map(column_to_model).collect::<Result<_>>().map_err(place)?;
+    let options = options_to_model(table.options.unwrap_or_default()).map_err(place)?;
+    Ok(DdlStatement::CreateTable(CreateTable {
+        keyspace: table.keyspace,
+        name: table.name,
+        columns,
+        options,
+        if_not_exists: create.if_not_exists,
+    }))
+}

@@ -1,0 +1,104 @@
+//! Tables and changes of the schema survive the wire.
+
+use proptest::prelude::*;
+use trefoil::model::ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
+use trefoil::model::{Column, ColumnId, ColumnKind, Durability, KeyspaceId, Order, Table, TableId, TableOptions, Type};
+use uuid::Uuid;
+
+use crate::convert::schema;
+use crate::v1;
+
+fn kinds() -> impl Strategy<Value = ColumnKind> {
+    prop::sample::select(vec![
+        ColumnKind::PartitionKey,
+        ColumnKind::Clustering(Order::Ascending),
+        ColumnKind::Clustering(Order::Descending),
+        ColumnKind::Static,
+        ColumnKind::Regular,
+    ])
+}
+
+fn definitions() -> impl Strategy<Value = Vec<ColumnDefinition>> {
+    let definition = ("[a-zA-Z_]{1,9}", prop::sample::select(Type::ALL.to_vec()), kinds())
+        .prop_map(|(name, ty, kind)| ColumnDefinition { name, ty, kind });
+    prop::collection::vec(definition, 0..6)
+}
+
+fn options() -> impl Strategy<Value = TableOptions> {
+    let durability = prop::sample::select(vec![Durability::Commit, Durability::Periodic]);
+    (any::<u32>(), any::<u32>(), durability, ".{0,9}").prop_map(|(default_ttl_s, lateness_s, durability, comment)| {
+        TableOptions { default_ttl_s, lateness_s, durability, comment }
+    })
+}
+
+fn statements() -> impl Strategy<Value = DdlStatement> {
+    let name = || "[a-z]{1,9}".prop_map(String::from);
+    prop_oneof![
+        (name(), prop::collection::btree_map("[a-z]{1,4}", any::<u32>(), 0..3), any::<bool>()).prop_map(
+            |(name, replication, if_not_exists)| {
+                DdlStatement::CreateKeyspace(CreateKeyspace { name, replication, if_not_exists })
+            }
+        ),
+        (name(), any::<bool>())
+            .prop_map(|(name, if_exists)| DdlStatement::DropKeyspace(DropKeyspace { name, if_exists })),
+        (name(), name(), definitions(), options(), any::<bool>()).prop_map(
+            |(keyspace, name, columns, options, if_not_exists)| {
+                DdlStatement::CreateTable(CreateTable { keyspace, name, columns, options, if_not_exists })
+            }
+        ),
+        (name(), name(), any::<bool>()).prop_map(|(keyspace, name, if_exists)| {
+            DdlStatement::DropTable(DropTable { keyspace, name, if_exists })
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_change_of_the_schema_survives_the_wire(statement in statements()) {
+        prop_assert_eq!(schema::ddl_to_model(schema::ddl(&statement)), Ok(statement));
+    }
+
+    #[test]
+    fn a_table_survives_the_wire(
+        columns in definitions(), options in options(), id in any::<u128>(), version in any::<u64>(), keyspace in any::<u32>(),
+    ) {
+        let columns = columns.into_iter().enumerate().map(|(at, definition)| Column {
+            id: ColumnId(at as u32), name: definition.name, ty: definition.ty, kind: definition.kind,
+        });
+        let table = Table {
+            id: TableId(Uuid::from_u128(id)), keyspace: KeyspaceId(keyspace), name: "t".to_owned(), version,
+            columns: columns.collect(), options,
+        };
+        let wire = schema::table("ks", &table);
+        prop_assert_eq!(&wire.keyspace, "ks");
+        prop_assert_eq!(schema::table_to_model(wire), Ok(table));
+    }
+}
+
+#[test]
+fn changes_that_make_no_sense_are_refused_by_name() {
+    let column = |ty: i32, kind: v1::ColumnKind, descending| v1::Column {
+        name: "c".to_owned(),
+        r#type: Some(v1::Type { scalar: ty }),
+        kind: kind.into(),
+        descending,
+        id: 0,
+    };
+    let table = |column| {
+        let table = v1::Table { keyspace: "k".into(), name: "t".into(), columns: vec![column], ..Default::default() };
+        v1::ddl::Op::CreateTable(v1::CreateTable { table: Some(table), if_not_exists: false })
+    };
+    let cases = [
+        (None, "the change of the schema is missing"),
+        (Some(v1::ddl::Op::CreateKeyspace(v1::CreateKeyspace::default())), "the keyspace is missing"),
+        (Some(v1::ddl::Op::CreateTable(v1::CreateTable::default())), "the table is missing"),
+        (Some(table(column(0, v1::ColumnKind::Regular, false))), "k.t: c: has no known type"),
+        (Some(table(column(20, v1::ColumnKind::Regular, false))), "k.t: c: has no known type"),
+        (Some(table(column(7, v1::ColumnKind::Unspecified, false))), "k.t: c: has no known kind"),
+        (Some(table(column(7, v1::ColumnKind::Static, true))), "k.t: c: is descending but not a clustering column"),
+    ];
+    for (op, reason) in cases {
+        let refused = schema::ddl_to_model(v1::Ddl { op }).unwrap_err();
+        assert_eq!(refused.to_string(), reason);
+    }
+}
