@@ -19,6 +19,7 @@ pub mod compress;
 pub mod entry;
 pub mod frame;
 pub mod mutation;
+pub mod position;
 pub mod record;
 pub mod row;
 pub mod varint;

@@ -1,1 +1,27 @@
-//! (under construction)
+//! What a node does with a request: whom to ask, when enough have answered, what to answer. State machines only; the
+//! server sends, waits and keeps the time.
+//!
+//! ```text
+//! write   Requirement::new(level, regions) ─► WriteOp::start(alive) ─► send to all live replicas
+//!         acknowledge / fail / expire ─► the answer, once
+//! read    nearest_first ─► ReadOp (ask, widen, merge, repair) ─► Assembler (rows, limits) ─► ReadOp from there, or a page
+//! ```
+//!
+//! **Invariants:** an acknowledgement counts once, by replica · whether a level can be met is decided before anything is
+//! sent (B110) · what lies outside a level's scope is neither asked nor repaired (B109) · an answer is complete up to
+//! its end position and says nothing beyond.
+
+pub mod assemble;
+pub mod consistency;
+pub mod paging;
+pub mod plan;
+pub mod read;
+pub mod read_repair;
+pub mod write;
+
+pub use assemble::{Assembler, Extent, Next, PageLimits, ResultRow};
+pub use consistency::{Consistency, REPLICAS_MAX, ReplicaMask, Requirement, bit, indices};
+pub use paging::{PagingState, Resume};
+pub use plan::{Distance, nearest_first};
+pub use read::{ReadAction, ReadAnswer, ReadError, ReadOp};
+pub use write::{FailureReason, Unavailable, WriteError, WriteOp};

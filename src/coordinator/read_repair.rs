@@ -1,0 +1,250 @@
+//! Differing answers: what they say together, and what each replica lacks of it.
+//!
+//! Pages of one command may reach differently far, since limits count what each replica sees. All are cut to where the
+//! shortest one ends; up to there every answer is complete, so that whatever is missing in one is truly missing there.
+
+use crate::Result;
+use crate::codec::EncodedRow;
+use crate::codec::entry::{Trust, read_entry};
+use crate::codec::varint::Reader;
+use crate::model::{
+    Bound, ClusteringKey, Deletion, Direction, Fragment, Merge, Mutation, Page, PageEnd, PartitionHeader, PartitionKey,
+    RangeDeletion, RowPosition, Stream, TableId,
+};
+
+/// What several pages say together.
+#[derive(Debug)]
+pub struct Merged {
+    /// Everything up to `end`.
+    pub fragments: Vec<Fragment<EncodedRow>>,
+    /// Where the shortest page ended.
+    pub end: PageEnd,
+    /// Who lacks something.
+    pub differences: Vec<Difference>,
+}
+
+/// What one replica lacks.
+#[derive(Debug)]
+pub struct Difference {
+    /// The replica.
+    pub replica: usize,
+    /// Written to it, they make its state up to the end of the merge equal to the merge.
+    pub mutations: Vec<Mutation>,
+}
+
+/// Merges pages of one command. `Err`: this replica's page is not what a replica may send.
+pub fn merge(table: TableId, pages: &[(usize, Page)], direction: Direction) -> Result<Merged, usize> {
+    let end = shortest(pages, direction);
+    let mut answers = Vec::with_capacity(pages.len());
+    for (replica, page) in pages {
+        let fragments = decode(page, direction).map_err(|_| *replica)?;
+        answers.push((*replica, clip(fragments, &end, direction)));
+    }
+    let mut merge = Merge::new(answers.iter().map(|(_, all)| Fragments(all.clone().into_iter())).collect(), direction);
+    let mut fragments = Vec::new();
+    // Every answer was decoded and its order checked, so a failure here has no single culprit; blame the first.
+    while let Some(fragment) = merge.next().map_err(|_| pages[0].0)? {
+        fragments.push(fragment);
+    }
+    let whole = partitions(&fragments, direction);
+    let mut differences = Vec::new();
+    for (replica, answer) in &answers {
+        let mutations = lacking(table, &whole, &partitions(answer, direction)).map_err(|_| *replica)?;
+        if !mutations.is_empty() {
+            differences.push(Difference { replica: *replica, mutations });
+        }
+    }
+    Ok(Merged { fragments, end, differences })
+}
+
+/// Decodes a page that came from a peer and checks the order that [`crate::model::fragment`] promises.
+pub fn decode(page: &Page, direction: Direction) -> Result<Vec<Fragment<EncodedRow>>> {
+    let mut reader = Reader::new("page", page.entries.clone());
+    let mut order = Order { direction, ..Order::default() };
+    let mut fragments = Vec::new();
+    while reader.remaining() > 0 {
+        let fragment = read_entry(&mut reader, Trust::Checked)?;
+        order.check(&fragment).map_err(|reason| reader.corrupt(reason))?;
+        fragments.push(fragment);
+    }
+    order.finish().map_err(|reason| reader.corrupt(reason))?;
+    Ok(fragments)
+}
+
+/// Checks a stream's order as it goes by.
+#[derive(Default)]
+struct Order {
+    direction: Direction,
+    partition: Option<PartitionKey>,
+    place: Option<bytes::Bytes>,
+    in_force: Option<Deletion>,
+}
+
+impl Order {
+    fn check(&mut self, fragment: &Fragment<EncodedRow>) -> Result<(), &'static str> {
+        match fragment {
+            Fragment::Partition(header) => {
+                self.finish()?;
+                if self.partition.as_ref().is_some_and(|before| *before >= header.key) {
+                    return Err("partitions do not ascend");
+                }
+                self.partition = Some(header.key.clone());
+                self.place = None;
+                Ok(())
+            }
+            Fragment::Row(key, _) => self.step(key.bytes()),
+            Fragment::Change(bound, deletion) => {
+                if self.in_force == *deletion {
+                    return Err("a change that changes nothing");
+                }
+                self.in_force = *deletion;
+                self.step(bound.bytes())
+            }
+        }
+    }
+
+    fn step(&mut self, place: &bytes::Bytes) -> Result<(), &'static str> {
+        if self.partition.is_none() {
+            return Err("a row before any partition");
+        }
+        if self.place.as_ref().is_some_and(|before| self.direction.order(before.cmp(place)).is_ge()) {
+            return Err("rows are out of order");
+        }
+        self.place = Some(place.clone());
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<(), &'static str> {
+        if self.in_force.is_some() { Err("a range deletion that never ends") } else { Ok(()) }
+    }
+}
+
+struct Fragments(std::vec::IntoIter<Fragment<EncodedRow>>);
+
+impl Stream<EncodedRow> for Fragments {
+    fn next(&mut self) -> Result<Option<Fragment<EncodedRow>>> {
+        Ok(self.0.next())
+    }
+}
+
+fn shortest(pages: &[(usize, Page)], direction: Direction) -> PageEnd {
+    let mut ends = pages.iter().map(|(_, page)| &page.end);
+    let first = ends.next().cloned().unwrap_or(PageEnd::Complete);
+    ends.fold(first, |end, other| if other.compare(&end, direction).is_lt() { other.clone() } else { end })
+}
+
+/// The fragments up to `end`; a deletion in force there is closed.
+fn clip(fragments: Vec<Fragment<EncodedRow>>, end: &PageEnd, direction: Direction) -> Vec<Fragment<EncodedRow>> {
+    let PageEnd::At(position) = end else { return fragments };
+    let mut kept = Vec::with_capacity(fragments.len());
+    let mut bound: Option<Bound> = None;
+    let mut inside = false;
+    let mut in_force = None;
+    for fragment in fragments {
+        match &fragment {
+            Fragment::Partition(header) if header.key > position.partition => break,
+            Fragment::Partition(header) => {
+                inside = header.key == position.partition;
+                bound = position.row.bound(direction);
+            }
+            Fragment::Row(key, _) if inside && !is_before(key.bytes(), position, bound.as_ref(), direction) => break,
+            Fragment::Change(at, _) if inside && !is_before(at.bytes(), position, bound.as_ref(), direction) => break,
+            Fragment::Change(_, deletion) => in_force = *deletion,
+            Fragment::Row(..) => {}
+        }
+        kept.push(fragment);
+    }
+    if let (Some(bound), Some(_)) = (bound, in_force) {
+        kept.push(Fragment::Change(bound, None));
+    }
+    kept
+}
+
+fn is_before(
+    place: &bytes::Bytes,
+    position: &crate::model::PagePosition,
+    bound: Option<&Bound>,
+    direction: Direction,
+) -> bool {
+    match (&position.row, bound) {
+        (RowPosition::End, _) => true,
+        (_, Some(bound)) => direction.order(place.cmp(bound.bytes())).is_lt(),
+        (_, None) => false,
+    }
+}
+
+/// One partition of a decoded answer.
+struct Partition<'a> {
+    header: &'a PartitionHeader<EncodedRow>,
+    rows: Vec<(&'a ClusteringKey, &'a EncodedRow)>,
+    ranges: Vec<RangeDeletion>,
+}
+
+fn partitions(fragments: &[Fragment<EncodedRow>], direction: Direction) -> Vec<Partition<'_>> {
+    let mut all: Vec<Partition<'_>> = Vec::new();
+    let mut open: Option<(&Bound, Deletion)> = None;
+    for fragment in fragments {
+        match (fragment, all.last_mut()) {
+            (Fragment::Partition(header), _) => all.push(Partition { header, rows: Vec::new(), ranges: Vec::new() }),
+            (Fragment::Row(key, row), Some(partition)) => partition.rows.push((key, row)),
+            (Fragment::Change(at, next), Some(partition)) => {
+                if let Some((from, deletion)) = open.take() {
+                    let (start, end) = match direction {
+                        Direction::Forward => (from, at),
+                        Direction::Reverse => (at, from),
+                    };
+                    partition.ranges.push(RangeDeletion { start: start.clone(), end: end.clone(), deletion });
+                }
+                open = next.map(|deletion| (at, deletion));
+            }
+            (Fragment::Row(..) | Fragment::Change(..), None) => {}
+        }
+    }
+    if direction == Direction::Reverse {
+        for partition in &mut all {
+            partition.rows.reverse();
+            partition.ranges.reverse();
+        }
+    }
+    all
+}
+
+/// What `answer` lacks of `whole`, as mutations.
+fn lacking(table: TableId, whole: &[Partition<'_>], answer: &[Partition<'_>]) -> Result<Vec<Mutation>> {
+    let mut mutations = Vec::new();
+    let mut answer = answer.iter().peekable();
+    for partition in whole {
+        while answer.next_if(|other| other.header.key < partition.header.key).is_some() {}
+        let own = answer.next_if(|other| other.header.key == partition.header.key);
+        let mutation = lacking_in_partition(table, partition, own)?;
+        if !mutation.is_empty() {
+            mutations.push(mutation);
+        }
+    }
+    Ok(mutations)
+}
+
+fn lacking_in_partition(table: TableId, whole: &Partition<'_>, own: Option<&Partition<'_>>) -> Result<Mutation> {
+    let mut mutation = Mutation::new(table, whole.header.key.clone());
+    let own_header = own.map(|own| own.header);
+    if whole.header.deletion != own_header.and_then(|header| header.deletion) {
+        mutation.deletion = whole.header.deletion;
+    }
+    let own_static = own_header.and_then(|header| header.static_row.as_ref());
+    if let Some(row) = whole.header.static_row.as_ref().filter(|row| Some(*row) != own_static) {
+        mutation.static_row = Some(row.decode()?);
+    }
+    let no_rows = Vec::new();
+    let mut own_rows = own.map_or(&no_rows, |own| &own.rows).iter().peekable();
+    for (key, row) in &whole.rows {
+        while own_rows.next_if(|(other, _)| other < key).is_some() {}
+        let same = own_rows.next_if(|(other, _)| other == key).is_some_and(|(_, other)| other == row);
+        if !same {
+            mutation.rows.push(((*key).clone(), row.decode()?));
+        }
+    }
+    if own.map_or(&[][..], |own| &own.ranges) != whole.ranges.as_slice() {
+        mutation.ranges.clone_from(&whole.ranges);
+    }
+    Ok(mutation)
+}
