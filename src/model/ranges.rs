@@ -138,3 +138,6 @@ impl Ranges {
         self.changes.range::<[u8], _>((Unbounded, limit)).next_back().and_then(|(_, deletion)| *deletion)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -157,3 +157,6 @@ impl Reconcile for Row {
         Ok(shadow_row(self, deletion))
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;
