@@ -194,4 +194,15 @@ proptest! {
         prop_assert_eq!(shadowed(&merged(&a, &b), d), merged(&shadowed(&a, d), &shadowed(&b, d)));
         prop_assert_eq!(shadowed(&shadowed(&a, d), e), shadowed(&a, d.max(e)));
     }
+
+    #[test]
+    fn only_what_is_strictly_later_survives_a_deletion(row in any_row(), deletion in any_deletion()) {
+        let later = |timestamp: Timestamp| timestamp > deletion.timestamp;
+        let expected = Row {
+            marker: row.marker.filter(|marker| later(marker.timestamp)),
+            deletion: row.deletion.filter(|own| later(own.timestamp)),
+            cells: row.cells.iter().filter(|(_, cell)| later(cell.timestamp)).cloned().collect(),
+        };
+        prop_assert_eq!(shadow_row(row, deletion), Some(expected).filter(|row| !row.is_empty()));
+    }
 }

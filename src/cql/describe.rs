@@ -1,0 +1,73 @@
+//! Schema to statements that read back as the same.
+
+use super::lexer::is_plain_name;
+use crate::model::{Column, ColumnKind, Durability, Keyspace, Order, Table};
+
+/// The statements that make `keyspace` and `tables`, which live in it.
+pub fn describe<'a>(keyspace: &Keyspace, tables: impl IntoIterator<Item = &'a Table>) -> String {
+    let mut text = format!("CREATE KEYSPACE {}", name(&keyspace.name));
+    if !keyspace.replication.is_empty() {
+        let regions = keyspace.replication.iter().map(|(region, copies)| format!("{}: {copies}", quoted(region)));
+        text += &format!(" WITH replication = {{{}}}", regions.collect::<Vec<_>>().join(", "));
+    }
+    text += ";\n";
+    for table in tables {
+        text += "\n";
+        describe_table(keyspace, table, &mut text);
+    }
+    text
+}
+
+fn describe_table(keyspace: &Keyspace, table: &Table, text: &mut String) {
+    *text += &format!("CREATE TABLE {}.{} (\n", name(&keyspace.name), name(&table.name));
+    for column in &table.columns {
+        let suffix = if column.kind == ColumnKind::Static { " STATIC" } else { "" };
+        *text += &format!("    {} {}{suffix},\n", name(&column.name), column.ty.name());
+    }
+    let partition = table.partition_key().map(|column| name(&column.name)).collect::<Vec<_>>().join(", ");
+    let clustering: Vec<(&Column, Order)> = table.clustering().collect();
+    *text += &format!("    PRIMARY KEY (({partition})");
+    for (column, _) in &clustering {
+        *text += &format!(", {}", name(&column.name));
+    }
+    *text += ")\n)";
+    let options = options_of(table, &clustering);
+    for (at, option) in options.iter().enumerate() {
+        *text += &format!("{}{option}", if at == 0 { " WITH " } else { "\n    AND " });
+    }
+    *text += ";\n";
+}
+
+/// Lateness and durability are always said, since they matter and their defaults may change.
+fn options_of(table: &Table, clustering: &[(&Column, Order)]) -> Vec<String> {
+    let mut options = Vec::new();
+    if clustering.iter().any(|(_, order)| *order == Order::Descending) {
+        let orders = clustering.iter().map(|(column, order)| match order {
+            Order::Ascending => format!("{} ASC", name(&column.name)),
+            Order::Descending => format!("{} DESC", name(&column.name)),
+        });
+        options.push(format!("CLUSTERING ORDER BY ({})", orders.collect::<Vec<_>>().join(", ")));
+    }
+    if !table.options.comment.is_empty() {
+        options.push(format!("comment = {}", quoted(&table.options.comment)));
+    }
+    if table.options.default_ttl_s > 0 {
+        options.push(format!("default_time_to_live = {}", table.options.default_ttl_s));
+    }
+    options.push(format!("lateness = {}", table.options.lateness_s));
+    let durability = match table.options.durability {
+        Durability::Commit => "commit",
+        Durability::Periodic => "periodic",
+    };
+    options.push(format!("durability = '{durability}'"));
+    options
+}
+
+/// A name as it must be written to be read as itself.
+fn name(name: &str) -> String {
+    if is_plain_name(name) { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

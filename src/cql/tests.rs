@@ -1,0 +1,295 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::{
+    Column, ColumnDefinition, ColumnId, ColumnKind, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable,
+    Durability, Keyspace, KeyspaceId, Order, Table, TableId, TableOptions, Type,
+};
+
+fn column(name: &str, ty: Type, kind: ColumnKind) -> ColumnDefinition {
+    ColumnDefinition { name: name.to_owned(), ty, kind }
+}
+
+fn one_table(text: &str) -> CreateTable {
+    match parse(text).unwrap().as_slice() {
+        [DdlStatement::CreateTable(table)] => table.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn keyspaces_are_made_and_dropped() {
+    let text = "
+        create keyspace if not exists Shop with replication = {'local': 3, 'eu-west': 2,};
+        CREATE KEYSPACE \"Shop\";;
+        DROP KEYSPACE IF EXISTS shop; DROP KEYSPACE shop";
+    let made = |name: &str, replication: &[(&str, u32)], if_not_exists| {
+        let replication = replication.iter().map(|(region, copies)| ((*region).to_owned(), *copies)).collect();
+        DdlStatement::CreateKeyspace(CreateKeyspace { name: name.to_owned(), replication, if_not_exists })
+    };
+    let dropped = |if_exists| DdlStatement::DropKeyspace(DropKeyspace { name: "shop".to_owned(), if_exists });
+    let expected =
+        [made("shop", &[("eu-west", 2), ("local", 3)], true), made("Shop", &[], false), dropped(true), dropped(false)];
+    assert_eq!(parse(text).unwrap(), expected);
+}
+
+#[test]
+fn a_table_with_everything() {
+    let table = one_table(
+        "-- what was ordered
+        CREATE TABLE IF NOT EXISTS shop.orders (
+            region text, // of the customer
+            customer int,
+            note text STATIC,
+            \"Day\" date,
+            number varchar,
+            /* in cents,
+               never negative */
+            total bigint,
+            PRIMARY KEY ((region, customer), \"Day\", number)
+        ) WITH CLUSTERING ORDER BY (\"Day\" DESC, number ASC)
+            AND comment = 'what''s ordered -- not a comment'
+            AND default_time_to_live = 86400 AND lateness = 7200 AND durability = 'periodic';",
+    );
+    assert_eq!((table.keyspace.as_str(), table.name.as_str(), table.if_not_exists), ("shop", "orders", true));
+    let expected = [
+        column("region", Type::Text, ColumnKind::PartitionKey),
+        column("customer", Type::Int, ColumnKind::PartitionKey),
+        column("Day", Type::Date, ColumnKind::Clustering(Order::Descending)),
+        column("number", Type::Text, ColumnKind::Clustering(Order::Ascending)),
+        column("note", Type::Text, ColumnKind::Static),
+        column("total", Type::BigInt, ColumnKind::Regular),
+    ];
+    assert_eq!(table.columns, expected);
+    let options = TableOptions {
+        default_ttl_s: 86_400,
+        lateness_s: 7_200,
+        durability: Durability::Periodic,
+        comment: "what's ordered -- not a comment".to_owned(),
+    };
+    assert_eq!(table.options, options);
+}
+
+#[test]
+fn the_keyspace_in_use_and_an_inline_key() {
+    let statements =
+        parse("USE Shop; create table T (K int primary key, v blob); drop table if exists other.t").unwrap();
+    let table = CreateTable {
+        keyspace: "shop".to_owned(),
+        name: "t".to_owned(),
+        columns: vec![column("k", Type::Int, ColumnKind::PartitionKey), column("v", Type::Blob, ColumnKind::Regular)],
+        options: TableOptions::default(),
+        if_not_exists: false,
+    };
+    let dropped = DropTable { keyspace: "other".to_owned(), name: "t".to_owned(), if_exists: true };
+    assert_eq!(statements, [DdlStatement::CreateTable(table), DdlStatement::DropTable(dropped)]);
+}
+
+#[test]
+fn nothing_but_blanks_is_no_statement() {
+    assert_eq!(parse("\u{feff} \r\n -- nothing\n ; /* ** */ //").unwrap(), []);
+}
+
+/// Text, where the error is, and words that it must contain.
+const REFUSED: [(&str, &str, &str); 46] = [
+    ("ALTER TABLE k.t ADD v int", "line 1, column 1", "found ALTER, expected CREATE, DROP or USE"),
+    ("CREATE INDEX ON k.t (v)", "line 1, column 8", "found INDEX, expected KEYSPACE or TABLE"),
+    ("DROP TYPE k.t", "line 1, column 6", "found TYPE, expected KEYSPACE or TABLE"),
+    ("CREATE KEYSPACE k CREATE KEYSPACE l", "line 1, column 19", "found CREATE, expected ';'"),
+    ("CREATE KEYSPACE", "line 1, column 16", "found the end of the text, expected the name of a keyspace"),
+    ("CREATE KEYSPACE 'k'", "line 1, column 17", "found the text 'k'"),
+    ("CREATE KEYSPACE \"\"", "line 1, column 17", "expected the name of a keyspace"),
+    ("CREATE KEYSPACE 2k", "line 1, column 17", "names that begin with a digit need quotes"),
+    ("CREATE KEYSPACE Select", "line 1, column 17", "quote it"),
+    ("CREATE KEYSPACE IF EXISTS k", "line 1, column 20", "found EXISTS, expected NOT"),
+    ("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy'}", "line 1, column 39", "{'local': 3}"),
+    ("CREATE KEYSPACE k WITH replication = {'replication_factor': 3}", "line 1, column 39", "{'local': 3}"),
+    ("CREATE KEYSPACE k WITH replication = {'local': 0}", "line 1, column 48", "expected 1 or more"),
+    (
+        "CREATE KEYSPACE k WITH replication = {'local': -1}",
+        "line 1, column 48",
+        "found -1, expected the number of copies",
+    ),
+    ("CREATE KEYSPACE k WITH replication = {'local': 99999999999}", "line 1, column 48", "0 to 4294967295"),
+    ("CREATE KEYSPACE k WITH replication = {'a': 1, 'a': 1}", "line 1, column 47", "given twice"),
+    ("CREATE KEYSPACE k WITH replication = {'a' 1}", "line 1, column 43", "found 1, expected ':'"),
+    ("CREATE KEYSPACE k WITH replication = {'a': 1", "line 1, column 45", "expected ',' or '}'"),
+    ("CREATE KEYSPACE k WITH replication = {} AND replication = {}", "line 1, column 45", "given twice"),
+    ("CREATE KEYSPACE k WITH durable_writes = true", "line 1, column 24", "durability is an option of tables"),
+    ("CREATE KEYSPACE k; /* no end", "line 1, column 20", "no closing */"),
+    ("CREATE KEYSPACE \"k", "line 1, column 17", "no closing \""),
+    ("CREATE TABLE k.t (a int PRIMARY KEY) WITH comment = 'no end", "line 1, column 53", "no closing '"),
+    ("CREATE TABLE t (a int PRIMARY KEY)", "line 1, column 14", "expected KEYSPACE.t, or USE"),
+    ("CREATE TABLE k.t (a int)", "line 1, column 25", "no PRIMARY KEY"),
+    ("CREATE TABLE k.t ()", "line 1, column 19", "found ')', expected the name of a column or PRIMARY KEY"),
+    ("CREATE TABLE k.t (a int PRIMARY KEY,\n  a text)", "line 2, column 3", "the column a is declared twice"),
+    ("CREATE TABLE k.t (a int PRIMARY KEY, b int PRIMARY KEY)", "line 1, column 44", "given twice"),
+    ("CREATE TABLE k.t (a int PRIMARY KEY, PRIMARY KEY (a))", "line 1, column 38", "given twice"),
+    ("CREATE TABLE k.t (a int, PRIMARY KEY (b))", "line 1, column 39", "the key column b is not declared"),
+    ("CREATE TABLE k.t (a int, PRIMARY KEY (a, a))", "line 1, column 42", "twice"),
+    ("CREATE TABLE k.t (a int, b int STATIC, PRIMARY KEY (a, b))", "line 1, column 56", "cannot be STATIC"),
+    ("CREATE TABLE k.t (a int, PRIMARY KEY ())", "line 1, column 39", "expected the name of a column"),
+    ("CREATE TABLE k.t (a int, PRIMARY KEY (a)", "line 1, column 41", "expected ',' or ')'"),
+    ("CREATE TABLE k.t (a int PRIMARY KEY, c counter)", "line 1, column 40", "counter is not there yet"),
+    ("CREATE TABLE k.t (a int PRIMARY KEY, l list<int>)", "line 1, column 40", "list is not there yet"),
+    ("CREATE TABLE k.t (a frozen<set<int>> PRIMARY KEY)", "line 1, column 21", "frozen is not there yet"),
+    ("CREATE TABLE k.t (a int PRIMARY KEY, u address)", "line 1, column 40", "user-defined types are not there yet"),
+    ("CREATE TABLE k.t (a 'org.x.Y' PRIMARY KEY)", "line 1, column 21", "custom types are not there yet"),
+    (
+        "CREATE TABLE k.t (a int PRIMARY KEY) WITH gc_grace_seconds = 1",
+        "line 1, column 43",
+        "found the option gc_grace_seconds",
+    ),
+    ("CREATE TABLE k.t (a int PRIMARY KEY) WITH comment = 1", "line 1, column 53", "found 1, expected a text"),
+    ("CREATE TABLE k.t (a int PRIMARY KEY) WITH lateness = 1.5", "line 1, column 55", "found '.', expected ';'"),
+    ("CREATE TABLE k.t (a int PRIMARY KEY) WITH lateness = 1 AND lateness = 1", "line 1, column 60", "given twice"),
+    (
+        "CREATE TABLE k.t (a int PRIMARY KEY) WITH durability = 'never'",
+        "line 1, column 56",
+        "expected 'commit' or 'periodic'",
+    ),
+    (
+        "CREATE TABLE k.t (a int, b int, PRIMARY KEY (a, b)) WITH CLUSTERING ORDER BY (a)",
+        "line 1, column 79",
+        "in the order of the key: (b)",
+    ),
+    (
+        "CREATE TABLE k.t (a int, b int, c int, PRIMARY KEY (a, b, c)) WITH CLUSTERING ORDER BY (b)",
+        "line 1, column 89",
+        "ends too early, expected (b, c)",
+    ),
+];
+
+#[test]
+fn errors_say_where_what_was_found_and_what_was_expected() {
+    for (text, place, words) in REFUSED {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{place}: ")), "{text}\n{error}");
+        assert!(error.contains(words), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn columns_are_counted_in_characters_and_long_texts_cut() {
+    let error = parse(&format!("CREATE KEYSPACE \"é\"\n  '{}'", "é".repeat(1_000))).unwrap_err().to_string();
+    assert!(error.starts_with("line 2, column 3: found the text 'éé"), "{error}");
+    assert!(error.len() < 300, "{error}");
+}
+
+#[test]
+fn a_schema_is_printed_readably() {
+    let keyspace =
+        Keyspace { id: KeyspaceId(1), name: "shop".to_owned(), replication: BTreeMap::from([("local".to_owned(), 3)]) };
+    let text = "CREATE KEYSPACE shop WITH replication = {'local': 3};
+
+CREATE TABLE shop.orders (
+    customer int,
+    \"Day\" date,
+    note text STATIC,
+    total bigint,
+    PRIMARY KEY ((customer), \"Day\")
+) WITH CLUSTERING ORDER BY (\"Day\" DESC)
+    AND comment = 'what''s ordered'
+    AND lateness = 3600
+    AND durability = 'commit';
+";
+    let made = one_table(text.split_once("\n\n").unwrap().1);
+    assert_eq!(describe(&keyspace, &[table(made)]), text);
+}
+
+/// The table that would be made of `made`.
+fn table(made: CreateTable) -> Table {
+    let columns = made.columns.into_iter().zip(0..);
+    let columns = columns.map(|(column, id)| {
+        let ColumnDefinition { name, ty, kind } = column;
+        Column { id: ColumnId(id), name, ty, kind }
+    });
+    let (id, keyspace) = (TableId(uuid::Uuid::nil()), KeyspaceId(1));
+    Table { id, keyspace, name: made.name, version: 1, columns: columns.collect(), options: made.options }
+}
+
+fn any_name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z][a-z0-9_]{0,8}",
+        "[A-Za-z0-9_]{1,8}",
+        "[ -~é]{1,8}",
+        Just("select".to_owned()),
+        Just("static".to_owned())
+    ]
+}
+
+fn any_options() -> impl Strategy<Value = TableOptions> {
+    let durability = prop_oneof![Just(Durability::Commit), Just(Durability::Periodic)];
+    (any::<u32>(), any::<u32>(), durability, "[ -~\né']{0,20}").prop_map(
+        |(default_ttl_s, lateness_s, durability, comment)| TableOptions {
+            default_ttl_s,
+            lateness_s,
+            durability,
+            comment,
+        },
+    )
+}
+
+fn any_kind() -> impl Strategy<Value = ColumnKind> {
+    use ColumnKind::{Clustering, PartitionKey, Regular, Static};
+    let kinds = [PartitionKey, Clustering(Order::Ascending), Clustering(Order::Descending), Static, Regular];
+    proptest::sample::select(kinds.to_vec())
+}
+
+fn any_columns() -> impl Strategy<Value = Vec<ColumnDefinition>> {
+    let others =
+        proptest::collection::btree_map(any_name(), (any_kind(), proptest::sample::select(Type::ALL.to_vec())), 1..8);
+    others.prop_map(|columns| {
+        let columns = columns.into_iter().map(|(name, (kind, ty))| ColumnDefinition { name, ty, kind });
+        let mut columns: Vec<_> = columns.collect();
+        columns[0].kind = ColumnKind::PartitionKey;
+        columns.sort_by_key(|column| match column.kind {
+            ColumnKind::PartitionKey => 0,
+            ColumnKind::Clustering(_) => 1,
+            ColumnKind::Static | ColumnKind::Regular => 2,
+        });
+        columns
+    })
+}
+
+fn any_table() -> impl Strategy<Value = CreateTable> {
+    (any_name(), any_columns(), any_options()).prop_map(|(name, columns, options)| CreateTable {
+        keyspace: String::new(),
+        name,
+        columns,
+        options,
+        if_not_exists: false,
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_described_reads_back_as_the_same(
+        name in any_name(),
+        replication in proptest::collection::btree_map("[ -~é]{1,8}", 1..=u32::MAX, 0..3),
+        tables in proptest::collection::vec(any_table(), 0..3),
+    ) {
+        let keyspace = Keyspace { id: KeyspaceId(1), name: name.clone(), replication: replication.clone() };
+        let described: Vec<Table> = tables.iter().cloned().map(table).collect();
+        let text = describe(&keyspace, &described);
+        let mut expected =
+            vec![DdlStatement::CreateKeyspace(CreateKeyspace { name: name.clone(), replication, if_not_exists: false })];
+        expected.extend(tables.into_iter().map(|made| {
+            DdlStatement::CreateTable(CreateTable { keyspace: name.clone(), ..made })
+        }));
+        prop_assert_eq!(parse(&text).map_err(|error| error.to_string()), Ok(expected), "{}", text);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused_but_never_panics(text in "\\PC{0,60}", cut in 0..400usize) {
+        let _ = parse(&text);
+        let whole = "CREATE TABLE k.t (a int, \"b\" int, PRIMARY KEY ((a), b)) WITH comment = 'é' AND lateness = 1;";
+        let cut: String = whole.chars().take(cut % whole.len()).collect();
+        let _ = parse(&cut);
+        let _ = parse(&format!("{cut}{text}"));
+    }
+}
