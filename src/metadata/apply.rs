@@ -29,8 +29,8 @@ pub enum Applied {
 /// How it went with an entry.
 pub type Verdict = Result<Applied, Refusal>;
 
-/// The first state of a cluster.
-pub fn birth(epoch: Epoch, birth: &Birth) -> Result<ClusterState, Refusal> {
+/// The first state of a cluster, before any entry.
+pub fn birth(birth: &Birth) -> Result<ClusterState, Refusal> {
     validate::birth(birth)?;
     let member = |(at, member): (usize, &Member)| {
         let id = NodeId(at as u32 + 1);
@@ -42,13 +42,14 @@ pub fn birth(epoch: Epoch, birth: &Birth) -> Result<ClusterState, Refusal> {
     let ring = Ring::at_birth(birth.vnode_bits, nodes)
         .map_err(|error| Refusal::new(Reason::BadMembers, format!("cluster {}", birth.name), error.to_string()))?;
     Ok(ClusterState {
-        epoch,
+        epoch: Epoch::default(),
         cluster: birth.cluster,
         name: birth.name.clone(),
         ring: Arc::new(ring),
         keyspaces: BTreeMap::new(),
         tables: BTreeMap::new(),
         dropped: BTreeSet::new(),
+        started: BTreeSet::new(),
         next_keyspace: 1,
         next_node,
         names: BTreeMap::new(),
@@ -59,14 +60,11 @@ pub fn birth(epoch: Epoch, birth: &Birth) -> Result<ClusterState, Refusal> {
 pub fn apply(state: &ClusterState, epoch: Epoch, entry: &Entry) -> (ClusterState, Verdict) {
     let mut next = ClusterState { epoch, ..state.clone() };
     let verdict = match entry {
-        Entry::Birth(birth) => {
-            let explanation = format!("it was born as {} before", state.cluster);
-            Err(Refusal::new(Reason::AlreadyBorn, format!("cluster {}", birth.name), explanation))
-        }
         Entry::CreateKeyspace(ask) => next.create_keyspace(ask),
         Entry::DropKeyspace(ask) => next.drop_keyspace(ask),
         Entry::CreateTable { id, table } => next.create_table(*id, table),
         Entry::DropTable(ask) => next.drop_table(ask),
+        Entry::NodeStarted(node) => next.node_started(*node),
     };
     if verdict == Ok(Applied::Changed) {
         next.index_names();
@@ -147,6 +145,13 @@ impl ClusterState {
         self.tables.remove(id);
         self.dropped.insert(*id);
         Ok(Applied::Changed)
+    }
+
+    fn node_started(&mut self, node: NodeId) -> Verdict {
+        if self.ring.node(node).is_none() {
+            return Err(Refusal::new(Reason::UnknownNode, format!("node {node}"), "there is no such node"));
+        }
+        Ok(if self.started.insert(node) { Applied::Changed } else { Applied::AlreadySo })
     }
 }
 

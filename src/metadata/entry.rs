@@ -3,8 +3,8 @@
 //! ```text
 //!  format version u8 = 1 | kind u8 | body
 //!
-//!  kind  1 birth   2 create keyspace   3 drop keyspace   4 create table   5 drop table
-//!  reserved: 6-15 further schema, 16-31 nodes and their states, 32-47 moves of vnodes, 48-63 settings, 64-79 roles,
+//!  kind  1 create keyspace   2 drop keyspace   3 create table   4 drop table   16 node started
+//!  reserved: 5-15 further schema, 17-31 nodes and their states, 32-47 moves of vnodes, 48-63 settings, 64-79 roles,
 //!            80 generation
 //! ```
 //!
@@ -16,7 +16,9 @@ use uuid::Uuid;
 use super::parts;
 use crate::Result;
 use crate::codec::varint::{Reader, put_varint};
-use crate::model::{ColumnDefinition, CreateKeyspace, CreateTable, DropKeyspace, DropTable, TableId, VnodeBits};
+use crate::model::{
+    ColumnDefinition, CreateKeyspace, CreateTable, DropKeyspace, DropTable, NodeId, TableId, VnodeBits,
+};
 use crate::ring::Zone;
 
 const FORMAT_VERSION: u8 = 1;
@@ -24,8 +26,6 @@ const FORMAT_VERSION: u8 = 1;
 /// One entry of the metadata log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
-    /// The cluster begins. The first entry of every log, and never again.
-    Birth(Birth),
     /// CREATE KEYSPACE
     CreateKeyspace(CreateKeyspace),
     /// DROP KEYSPACE, with its tables.
@@ -39,9 +39,11 @@ pub enum Entry {
     },
     /// DROP TABLE
     DropTable(DropTable),
+    /// A node has taken up its identity: from now on an empty directory that claims its address has lost data.
+    NodeStarted(NodeId),
 }
 
-/// How a cluster begins.
+/// How a cluster begins. Not an entry: whoever decides it hands the first state itself to the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Birth {
     /// Its id, random.
@@ -70,28 +72,31 @@ impl Entry {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT_VERSION];
         match self {
-            Entry::Birth(birth) => put_birth(&mut out, birth),
             Entry::CreateKeyspace(CreateKeyspace { name, replication, if_not_exists }) => {
-                out.push(2);
+                out.push(1);
                 parts::put_text(&mut out, name);
                 parts::put_replication(&mut out, replication);
                 out.push(u8::from(*if_not_exists));
             }
             Entry::DropKeyspace(DropKeyspace { name, if_exists }) => {
-                out.push(3);
+                out.push(2);
                 parts::put_text(&mut out, name);
                 out.push(u8::from(*if_exists));
             }
             Entry::CreateTable { id, table } => {
-                out.push(4);
+                out.push(3);
                 out.extend_from_slice(id.0.as_bytes());
                 put_table(&mut out, table);
             }
             Entry::DropTable(DropTable { keyspace, name, if_exists }) => {
-                out.push(5);
+                out.push(4);
                 parts::put_text(&mut out, keyspace);
                 parts::put_text(&mut out, name);
                 out.push(u8::from(*if_exists));
+            }
+            Entry::NodeStarted(node) => {
+                out.push(16);
+                put_varint(&mut out, u64::from(node.0));
             }
         }
         out
@@ -106,48 +111,24 @@ impl Entry {
             return Err(reader.corrupt(reason).into());
         }
         let entry = match reader.u8()? {
-            1 => Entry::Birth(birth(&mut reader)?),
-            2 => Entry::CreateKeyspace(CreateKeyspace {
+            1 => Entry::CreateKeyspace(CreateKeyspace {
                 name: reader.text()?,
                 replication: parts::replication(&mut reader)?,
                 if_not_exists: parts::flag(&mut reader)?,
             }),
-            3 => Entry::DropKeyspace(DropKeyspace { name: reader.text()?, if_exists: parts::flag(&mut reader)? }),
-            4 => Entry::CreateTable { id: TableId(parts::uuid(&mut reader)?), table: table(&mut reader)? },
-            5 => Entry::DropTable(DropTable {
+            2 => Entry::DropKeyspace(DropKeyspace { name: reader.text()?, if_exists: parts::flag(&mut reader)? }),
+            3 => Entry::CreateTable { id: TableId(parts::uuid(&mut reader)?), table: table(&mut reader)? },
+            4 => Entry::DropTable(DropTable {
                 keyspace: reader.text()?,
                 name: reader.text()?,
                 if_exists: parts::flag(&mut reader)?,
             }),
+            16 => Entry::NodeStarted(NodeId(reader.varint_u32()?)),
             other => return Err(reader.corrupt(format!("no entry has kind {other}")).into()),
         };
         reader.end()?;
         Ok(entry)
     }
-}
-
-fn put_birth(out: &mut Vec<u8>, birth: &Birth) {
-    out.push(1);
-    out.extend_from_slice(birth.cluster.as_bytes());
-    parts::put_text(out, &birth.name);
-    out.push(birth.vnode_bits.bits());
-    put_varint(out, birth.members.len() as u64);
-    for Member { zone, peer_address, client_address } in &birth.members {
-        parts::put_zone(out, zone);
-        parts::put_text(out, peer_address);
-        parts::put_text(out, client_address);
-    }
-}
-
-fn birth(reader: &mut Reader) -> Result<Birth> {
-    Ok(Birth {
-        cluster: parts::uuid(reader)?,
-        name: reader.text()?,
-        vnode_bits: parts::vnode_bits(reader)?,
-        members: parts::list(reader, |reader| {
-            Ok(Member { zone: parts::zone(reader)?, peer_address: reader.text()?, client_address: reader.text()? })
-        })?,
-    })
 }
 
 fn put_table(out: &mut Vec<u8>, table: &CreateTable) {

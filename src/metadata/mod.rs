@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::model::{Keyspace, KeyspaceId, Table, TableId};
+use crate::model::{Keyspace, KeyspaceId, NodeId, Table, TableId};
 use crate::ring::Ring;
 use crate::{Error, Result};
 
@@ -64,6 +64,7 @@ pub struct ClusterState {
     keyspaces: BTreeMap<KeyspaceId, Arc<Keyspace>>,
     tables: BTreeMap<TableId, KnownTable>,
     dropped: BTreeSet<TableId>,
+    started: BTreeSet<NodeId>,
     next_keyspace: u32,
     next_node: u32,
     /// Derived from `keyspaces` and `tables`.
@@ -147,6 +148,11 @@ impl ClusterState {
         self.dropped.contains(&id)
     }
 
+    /// Whether `node` has ever started with a directory of its own. Its directory must never be empty again.
+    pub fn has_started(&self, node: NodeId) -> bool {
+        self.started.contains(&node)
+    }
+
     /// The invariants at the head of this file; names what does not hold.
     pub fn check(&self) -> Result<()> {
         let broken = |reason: String| Err(Error::invalid("cluster state", reason));
@@ -172,6 +178,9 @@ impl ClusterState {
             if ids.len() != table.columns.len() || ids.last().is_some_and(|last| last >= next_column) {
                 return broken(format!("columns of table {} share a number or have it too early", table.name));
             }
+        }
+        if let Some(node) = self.started.iter().find(|node| self.ring.node(**node).is_none()) {
+            return broken(format!("{node} has started and does not exist"));
         }
         match self.ring.nodes().find(|node| node.id.0 == 0 || node.id.0 >= self.next_node) {
             Some(node) => broken(format!("node {} has its number too early", node.id)),

@@ -9,8 +9,8 @@ use crate::codec::varint::{Reader, put_bytes};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
-    /// The cluster was born before, and is born once.
-    AlreadyBorn = 1,
+    /// There is no node of this number.
+    UnknownNode = 1,
     /// There is a keyspace or table of this name, or a table of this id.
     Exists = 2,
     /// There is no keyspace of this name.
@@ -40,7 +40,7 @@ pub enum Reason {
 impl Reason {
     /// Every reason, by ascending number.
     pub const ALL: [Reason; 13] = [
-        Reason::AlreadyBorn,
+        Reason::UnknownNode,
         Reason::Exists,
         Reason::UnknownKeyspace,
         Reason::UnknownTable,

@@ -1,7 +1,7 @@
 //! The bytes of a whole [`ClusterState`]: what a node keeps on disk and hands to peers that are far behind.
 //!
 //! ```text
-//!  "TRFLMET1" | format version u8 = 1 | epoch | cluster | nodes | owners | placements | keyspaces | tables | dropped
+//!  "TRFLMET1" | format version u8 = 1 | epoch | cluster | nodes | owners | placements | keyspaces | tables | dropped | started
 //! ```
 //!
 //! Fields are drawn in `docs/formats.md`. Lists that have a key ascend by it, so equal states have equal bytes.
@@ -46,6 +46,10 @@ impl ClusterState {
         for id in &self.dropped {
             out.extend_from_slice(id.0.as_bytes());
         }
+        put_varint(&mut out, self.started.len() as u64);
+        for node in &self.started {
+            put_varint(&mut out, u64::from(node.0));
+        }
         out
     }
 
@@ -69,7 +73,8 @@ impl ClusterState {
             ring: Arc::new(ring(&mut reader)?),
             keyspaces: parts::ascending(&mut reader, keyspace)?,
             tables: parts::ascending(&mut reader, table)?,
-            dropped: dropped(&mut reader)?,
+            dropped: set(&mut reader, |reader| Ok(TableId(parts::uuid(reader)?)))?,
+            started: set(&mut reader, |reader| Ok(NodeId(reader.varint_u32()?)))?,
             names: BTreeMap::new(),
         };
         reader.end()?;
@@ -161,7 +166,6 @@ fn table(reader: &mut Reader) -> Result<(TableId, KnownTable)> {
     Ok((id, KnownTable { table: Arc::new(table), next_column }))
 }
 
-fn dropped(reader: &mut Reader) -> Result<BTreeSet<TableId>> {
-    let ids = parts::ascending(reader, |reader| Ok((TableId(parts::uuid(reader)?), ())))?;
-    Ok(ids.into_keys().collect())
+fn set<T: Ord + Clone>(reader: &mut Reader, mut read: impl FnMut(&mut Reader) -> Result<T>) -> Result<BTreeSet<T>> {
+    Ok(parts::ascending(reader, |reader| Ok((read(reader)?, ())))?.into_keys().collect())
 }
