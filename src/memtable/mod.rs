@@ -1,15 +1,53 @@
 //! What was written and is not yet in a file: one memtable per table takes writes, older ones wait to be flushed.
 //!
-//! Partitions are sharded by the top bits of their token, so that the shards one after the other are the ring's order.
-//! Rows are copied into chunks that are dropped whole after the flush; a write never holds the message it came in.
+//! ```text
+//! shard 0 .. 15   by the top bits of the token, so that the shards one after the other are the ring's order
+//!   lock ─► partitions by (token, key) ─► deletion, static row, range deletions (rare) · rows, sorted
+//!           arena: chunks that hold the bytes of keys and rows, dropped whole after the flush
+//! ```
+//!
+//! Rows are copied into the arena; a write never holds the message it came in. What a deletion covers is dropped when
+//! it arrives (see [`partition`]), so that a memtable never yields a row that an enclosing deletion of its own covers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
 
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::codec::mutation::MutationParts;
-use crate::model::{Direction, PartitionKey, ScanRange, Slice, Stream};
+use crate::model::{Direction, PartitionKey, ScanRange, Slice, Stream, Token};
+use arena::Arena;
+use iter::{PartitionStream, ScanStream};
+use partition::Partition;
+
+mod arena;
+mod iter;
+mod partition;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+/// The number of shards: few enough to walk, many enough that readers rarely meet the writer.
+const SHARDS: usize = 16;
+
+/// What a partition takes beside the bytes of its key, in bytes: its handles and the room that tree nodes leave unused.
+const PARTITION_OVERHEAD_BYTES: usize = (size_of::<PartitionKey>() + size_of::<Partition>()) * 3 / 2;
 
 /// One table's writes since some position of the log. Many readers, one writer at a time per shard.
-pub struct Memtable {}
+#[derive(Debug)]
+pub struct Memtable {
+    shards: [RwLock<Shard>; SHARDS],
+    bytes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    partitions: BTreeMap<PartitionKey, Partition>,
+    arena: Arena,
+}
 
 impl Default for Memtable {
     fn default() -> Self {
@@ -20,44 +58,78 @@ impl Default for Memtable {
 impl Memtable {
     /// An empty one.
     pub fn new() -> Memtable {
-        Memtable {}
+        Memtable { shards: Default::default(), bytes: AtomicU64::new(0) }
     }
 
-    /// Applies a mutation, by the rule of `model::reconcile`; visible to readers as a whole.
-    pub fn insert(&self, _mutation: &MutationParts) -> Result<()> {
-        todo!()
+    /// Applies a mutation, by the rule of `model::reconcile`; visible to readers as a whole. One that changes nothing
+    /// leaves no trace (B106).
+    pub fn insert(&self, mutation: &MutationParts) -> Result<()> {
+        let MutationParts { deletion, static_row, rows, ranges, .. } = mutation;
+        if deletion.is_none() && static_row.is_none() && rows.is_empty() && ranges.is_empty() {
+            return Ok(());
+        }
+        let mut shard = self.shards[shard_of(mutation.key.token())].write();
+        let before = shard.arena.held();
+        let outcome = shard.apply(mutation);
+        self.bytes.fetch_add(shard.arena.held() - before, Ordering::Relaxed);
+        outcome
     }
 
     /// Bytes held, overhead included.
     pub fn bytes(&self) -> u64 {
-        todo!()
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether nothing was ever inserted.
     pub fn is_empty(&self) -> bool {
-        todo!()
+        self.bytes() == 0
     }
 
-    /// The partition's header, and its rows and range changes within `slices`, in `direction`; nothing if it holds nothing
-    /// of the partition. Rows are taken in batches: a mutation that arrives meanwhile may be seen in part by a long read,
-    /// never in part within one row.
+    /// How many partitions it holds something of.
+    pub fn partitions(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.read().partitions.len() as u64).sum()
+    }
+
+    /// The partition's header, and its rows and range changes within `slices` (none: only the header), in `direction`;
+    /// nothing if it holds nothing of the partition. Rows are taken in batches: a mutation that arrives meanwhile may be
+    /// seen in part by a read that takes more than one, never in part within one row.
     pub fn partition(
-        self: &std::sync::Arc<Self>,
-        _key: &PartitionKey,
-        _slices: &[Slice],
-        _direction: Direction,
+        self: &Arc<Self>,
+        key: &PartitionKey,
+        slices: &[Slice],
+        direction: Direction,
     ) -> Result<Option<Box<dyn Stream<EncodedRow> + Send>>> {
-        todo!()
+        let stream = PartitionStream::open(self.clone(), key, slices, direction);
+        Ok(stream.map(|stream| Box::new(stream) as Box<dyn Stream<EncodedRow> + Send>))
     }
 
     /// Every partition of the range, in order, each within `slices` in `direction`. Works in batches as
     /// [`Memtable::partition`] does.
     pub fn scan(
-        self: &std::sync::Arc<Self>,
-        _range: ScanRange,
-        _slices: &[Slice],
-        _direction: Direction,
+        self: &Arc<Self>,
+        range: ScanRange,
+        slices: &[Slice],
+        direction: Direction,
     ) -> Box<dyn Stream<EncodedRow> + Send> {
-        todo!()
+        Box::new(ScanStream::new(self.clone(), range, slices, direction))
     }
+}
+
+impl Shard {
+    fn apply(&mut self, mutation: &MutationParts) -> Result<()> {
+        if let Some(partition) = self.partitions.get_mut(&mutation.key) {
+            return partition.apply(mutation, &mut self.arena);
+        }
+        let mut partition = Partition::default();
+        partition.apply(mutation, &mut self.arena)?;
+        let key = PartitionKey::with_token(mutation.key.token(), self.arena.copy(mutation.key.bytes()));
+        self.arena.account(PARTITION_OVERHEAD_BYTES);
+        self.partitions.insert(key, partition);
+        Ok(())
+    }
+}
+
+/// The shard of a token: its top bits, in the order of the ring.
+fn shard_of(token: Token) -> usize {
+    ((token.0 ^ i64::MIN) as u64 >> (u64::BITS - SHARDS.ilog2())) as usize
 }

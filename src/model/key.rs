@@ -11,6 +11,8 @@
 //! Above this file only bytes are compared: a descending column is inverted here and nowhere else (B034), and a bound
 //! never equals a key, so there is one total order over rows and the ends of ranges (B103).
 
+use std::borrow::Borrow;
+
 use bytes::Bytes;
 
 use super::ordered;
@@ -93,6 +95,11 @@ impl PartitionKey {
     /// The key of already serialised bytes, as they stand in files and messages; the token is computed.
     pub fn from_bytes(bytes: Bytes) -> PartitionKey {
         PartitionKey { token: Token::of(&bytes), bytes }
+    }
+
+    /// The key of serialised bytes whose token is known: a copy of a key, or a place to begin a scan at.
+    pub fn with_token(token: Token, bytes: Bytes) -> PartitionKey {
+        PartitionKey { token, bytes }
     }
 
     /// The components, as CQL bytes in key order; an error if the bytes are not a key of these types.
@@ -195,6 +202,13 @@ impl ClusteringKey {
     }
 }
 
+/// Keys are ordered by their bytes, so they can be looked up by the bytes of a bound.
+impl Borrow<[u8]> for ClusteringKey {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl Bound {
     /// Before every row whose first components are `prefix`; before all rows if it is empty.
     pub fn before(prefix: &[Bytes], types: &[(Type, Order)]) -> Result<Bound> {
@@ -240,6 +254,19 @@ impl Bound {
 }
 
 impl Slice {
+    /// The same rows, without empty slices and with such as touch made one: the end of the one and the beginning of the
+    /// other are one place, at which a stream can say only one thing.
+    pub fn joined(slices: &[Slice]) -> Vec<Slice> {
+        let mut joined: Vec<Slice> = Vec::with_capacity(slices.len());
+        for slice in slices.iter().filter(|slice| slice.start < slice.end) {
+            match joined.last_mut() {
+                Some(last) if last.end >= slice.start => last.end = slice.end.clone().max(last.end.clone()),
+                _ => joined.push(slice.clone()),
+            }
+        }
+        joined
+    }
+
     /// All rows.
     pub fn all() -> Slice {
         Slice { start: Bound::bottom(), end: Bound::top() }

@@ -18,6 +18,8 @@ pub mod fragment;
 pub mod key;
 pub mod merge;
 pub mod mutation;
+#[cfg(test)]
+pub(crate) mod naive;
 pub mod name;
 mod ordered;
 pub mod query;
