@@ -295,3 +295,6 @@ fn signed(bytes: &[u8]) -> i64 {
     let sign = if bytes[0] & 0x80 == 0 { 0 } else { -1 };
     bytes.iter().fold(sign, |value, &byte| value << 8 | i64::from(byte))
 }
+
+#[cfg(test)]
+mod tests;
