@@ -50,8 +50,8 @@ impl Duration {
 
 fn put_vint(out: &mut Vec<u8>, value: u64) {
     let bits = 64 - value.leading_zeros() as usize;
-    // Eight bytes behind the first hold 64 bits; with fewer, each adds seven to the seven of the first.
-    let more = if bits > 56 { 8 } else { bits.saturating_sub(1) / 7 };
+    // Each byte behind the first adds seven bits to its seven; the eighth adds eight.
+    let more = (bits.saturating_sub(1) / 7).min(8);
     let ones = !(0xffu16 >> more) as u8;
     if more == 8 {
         out.push(ones);

@@ -305,7 +305,7 @@ impl Slice {
 
 /// The ordered bytes of `components` and the byte that ends them.
 fn encode_ordered(subject: &str, components: &[Bytes], types: &[(Type, Order)], end: u8) -> Result<Bytes> {
-    let len = components.iter().map(Bytes::len).sum();
+    let len: usize = components.iter().map(Bytes::len).sum();
     // Exact for most keys: a marker each, and the terminator of escaped types.
     let mut out = Vec::with_capacity(len + 2 * components.len() + 1);
     for (at, (component, &(ty, order))) in components.iter().zip(types).enumerate() {

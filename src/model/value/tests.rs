@@ -81,7 +81,7 @@ fn values_have_their_cql_bytes() {
 
 #[test]
 fn bytes_that_are_no_value_are_refused_and_say_why() {
-    let cases: [(Type, &[u8], &str); 26] = [
+    let cases: [(Type, &[u8], &str); 27] = [
         (Type::Ascii, b"a\x80", "ascii: byte 1 is 0x80; only 0x00 to 0x7f are ASCII, use text for others"),
         (Type::Text, b"ab\xff", "text: not UTF-8 from byte 2 on; use blob for arbitrary bytes"),
         (Type::Boolean, &[2], "boolean: 0x02 given; false is 0x00, true is 0x01"),
@@ -128,6 +128,11 @@ fn bytes_that_are_no_value_are_refused_and_say_why() {
         (
             Type::Duration,
             &[2, 1, 0],
+            "duration: months, days and nanoseconds differ in sign; they must be all >= 0 or all <= 0",
+        ),
+        (
+            Type::Duration,
+            &[1, 2, 0],
             "duration: months, days and nanoseconds differ in sign; they must be all >= 0 or all <= 0",
         ),
         (Type::Duration, &[0, 0, 0x80, 0x7f], "duration: an integer in it is longer than it needs to be"),
