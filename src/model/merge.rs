@@ -61,7 +61,7 @@ pub struct Merge<R, S> {
     key: Option<PartitionKey>,
     /// Its deletion.
     deletion: Option<Deletion>,
-    /// The range deletion that was yielded last.
+    /// The range deletion that was yielded last; none between partitions, since every source has closed its own.
     in_force: Option<Deletion>,
     /// The sources that yield more of this partition, sorted by what they yield next.
     order: Vec<usize>,
@@ -143,7 +143,6 @@ impl<R: Reconcile, S: Stream<R>> Merge<R, S> {
         }
         self.key = Some(key.clone());
         self.deletion = deletion;
-        self.in_force = None;
         Ok(Some(PartitionHeader { key, deletion, static_row }))
     }
 
@@ -317,3 +316,6 @@ fn merge_options<R: Reconcile>(a: Option<R>, b: Option<R>) -> Result<Option<R>> 
 fn out_of_order(reason: &'static str) -> Error {
     Corrupt::new("fragment stream", reason).into()
 }
+
+#[cfg(test)]
+mod tests;

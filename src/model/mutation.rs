@@ -132,3 +132,6 @@ impl MutationBuilder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

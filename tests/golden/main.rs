@@ -1,0 +1,3 @@
+//! What must never come out differently: the outcome of merges.
+
+mod merge;
