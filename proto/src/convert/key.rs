@@ -90,7 +90,7 @@ impl<'a> Clustering<'a> {
 
 /// Sorts slices and joins those that overlap or touch; drops those that are empty.
 pub fn disjoint(mut slices: Vec<Slice>) -> Vec<Slice> {
-    slices.retain(|slice| slice.start < slice.end);
+    slices.retain(|slice| !slice.is_empty());
     slices.sort_by(|a, b| a.start.cmp(&b.start));
     let mut joined: Vec<Slice> = Vec::with_capacity(slices.len());
     for slice in slices {

@@ -57,10 +57,7 @@ impl InvalidDetail {
 
     /// What the core found wrong with one value or key.
     pub fn from_core(error: &CoreError) -> InvalidDetail {
-        match error {
-            CoreError::Invalid { reason, .. } => InvalidDetail::new(reason.clone()),
-            other => InvalidDetail::new(other.to_string()),
-        }
+        InvalidDetail::new(error.to_string())
     }
 }
 

@@ -157,7 +157,7 @@ impl Writer<'_> {
 
     fn delete_range(&mut self, range: ClusteringRange, timestamp: Timestamp) -> Result<()> {
         let slice = self.clustering.range(range)?;
-        if slice.start >= slice.end {
+        if slice.is_empty() {
             return Err(InvalidDetail::new("the range ends before it begins"));
         }
         let deletion = self.deletion(timestamp);
