@@ -8,12 +8,15 @@
 //! 4 close    bound length varint, bound
 //! ```
 //!
-//! An entry says nothing of its neighbours: the order of a stream is checked by whoever reads several.
+//! An entry says nothing of its neighbours: whoever merges streams of them checks their order
+//! ([`crate::model::merge`]).
+
+use bytes::Bytes;
 
 use super::row::{EncodedRow, view};
 use super::varint::{Reader, put_bytes, put_varint};
 use crate::Result;
-use crate::model::{Bound, ClusteringKey, Deletion, Fragment, PartitionHeader, PartitionKey, Timestamp};
+use crate::model::{Bound, ClusteringKey, Deletion, Fragment, PartitionHeader, PartitionKey, Stream, Timestamp};
 
 const HEADER: u8 = 1;
 const ROW: u8 = 2;
@@ -30,6 +33,35 @@ pub enum Trust {
     Checked,
     /// Bytes under a verified checksum of our own: slice.
     Trusted,
+}
+
+/// The entries in some bytes, one behind the other, as a stream: a peer's answer, ready to be merged.
+///
+/// The order of the fragments is not checked here: [`crate::model::Merge`] does that for every source.
+#[derive(Debug)]
+pub struct Entries {
+    reader: Reader,
+    trust: Trust,
+}
+
+impl Entries {
+    /// Reads `bytes`, which hold entries and nothing else.
+    pub fn new(bytes: Bytes, trust: Trust) -> Entries {
+        Entries { reader: Reader::new("entries", bytes), trust }
+    }
+}
+
+impl Stream<EncodedRow> for Entries {
+    fn next(&mut self) -> Result<Option<Fragment<EncodedRow>>> {
+        if self.reader.remaining() == 0 {
+            return Ok(None);
+        }
+        let entry = read_entry(&mut self.reader, self.trust);
+        if entry.is_err() {
+            self.reader.rest();
+        }
+        entry.map(Some)
+    }
 }
 
 /// Appends one fragment.

@@ -1,3 +1,5 @@
-//! What must never come out differently: the outcome of merges.
+//! What must never come out differently: the outcome of merges, and the bytes of every persisted kind, kept as files.
 
+mod bytes;
+mod kept;
 mod merge;

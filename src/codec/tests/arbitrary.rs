@@ -1,13 +1,18 @@
 //! Arbitrary data that holds the invariants of the model.
 
 use bytes::Bytes;
-use proptest::collection::{btree_map, vec};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
+use uuid::Uuid;
 
+use crate::codec::EncodedRow;
 use crate::model::reconcile::merge_rows;
 use crate::model::time::{EXPIRY_MAX_S, TTL_MAX_S};
-use crate::model::{Cell, CellKind, ColumnId, Deletion, Liveness, LivenessKind, Row, Timestamp};
+use crate::model::{
+    Bound, Cell, CellKind, ClusteringKey, ColumnId, Deletion, Fragment, Liveness, LivenessKind, Mutation,
+    PartitionHeader, PartitionKey, RangeDeletion, Row, TableId, Timestamp,
+};
 
 /// Few values that collide, some at the edges, some anywhere.
 pub fn timestamp() -> impl Strategy<Value = Timestamp> {
@@ -65,4 +70,77 @@ pub fn row() -> impl Strategy<Value = Row> {
         // Merging a row with nothing takes away what its own deletion covers.
         .prop_map(|(marker, deletion, cells)| merge_rows(Row { marker, deletion, cells }, Row::default()))
         .prop_filter("the empty row has no encoding", |row| !row.is_empty())
+}
+
+pub fn static_row() -> impl Strategy<Value = Row> {
+    cells(1).prop_map(|cells| Row { cells, ..Row::default() })
+}
+
+pub fn partition_key() -> impl Strategy<Value = PartitionKey> {
+    vec(any::<u8>(), 1..40).prop_map(|bytes| PartitionKey::from_bytes(bytes.into()))
+}
+
+fn component() -> impl Strategy<Value = u8> {
+    any::<u8>()
+}
+
+/// The key of one tinyint.
+fn clustering_key_of(component: u8) -> ClusteringKey {
+    ClusteringKey::from_bytes(Bytes::from(vec![0x40, component, 0x38])).unwrap()
+}
+
+pub fn clustering_key() -> impl Strategy<Value = ClusteringKey> {
+    component().prop_map(clustering_key_of)
+}
+
+fn bound_of(component: u8, end: u8) -> Bound {
+    Bound::from_bytes(Bytes::from(vec![0x40, component, end])).unwrap()
+}
+
+pub fn bound() -> impl Strategy<Value = Bound> {
+    (component(), prop_oneof![Just(0x20), Just(0x60)]).prop_map(|(component, end)| bound_of(component, end))
+}
+
+fn ranges() -> impl Strategy<Value = Vec<RangeDeletion>> {
+    (btree_set(bound(), 0..7), vec(deletion(), 7)).prop_map(|(bounds, deletions)| {
+        let bounds: Vec<Bound> = bounds.into_iter().collect();
+        let mut ranges: Vec<RangeDeletion> = Vec::new();
+        // Every third gap is left out; a neighbour that touches and says the same would have been merged.
+        for (at, pair) in bounds.windows(2).enumerate().filter(|(at, _)| at % 3 != 2) {
+            let range = RangeDeletion { start: pair[0].clone(), end: pair[1].clone(), deletion: deletions[at] };
+            if ranges.last().is_none_or(|before| before.end != range.start || before.deletion != range.deletion) {
+                ranges.push(range);
+            }
+        }
+        ranges
+    })
+}
+
+pub fn mutation() -> impl Strategy<Value = Mutation> {
+    (
+        any::<[u8; 16]>(),
+        partition_key(),
+        option::of(deletion()),
+        option::of(static_row()),
+        btree_map(clustering_key(), row(), 0..4),
+        ranges(),
+    )
+        .prop_map(|(table, key, deletion, static_row, rows, ranges)| Mutation {
+            table: TableId(Uuid::from_bytes(table)),
+            key,
+            deletion,
+            static_row,
+            rows: rows.into_iter().collect(),
+            ranges,
+        })
+}
+
+pub fn fragment() -> impl Strategy<Value = Fragment<EncodedRow>> {
+    prop_oneof![
+        (partition_key(), option::of(deletion()), option::of(static_row())).prop_map(|(key, deletion, row)| {
+            Fragment::Partition(PartitionHeader { key, deletion, static_row: row.as_ref().map(EncodedRow::encode) })
+        }),
+        (clustering_key(), row()).prop_map(|(key, row)| Fragment::Row(key, EncodedRow::encode(&row))),
+        (bound(), option::of(deletion())).prop_map(|(bound, deletion)| Fragment::Change(bound, deletion)),
+    ]
 }

@@ -3,6 +3,9 @@
 
 mod arbitrary;
 mod blocks;
+mod entry;
+mod mutation;
+mod record;
 mod row;
 mod varint;
 
