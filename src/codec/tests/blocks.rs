@@ -80,6 +80,15 @@ fn what_does_not_shrink_is_stored() {
 }
 
 #[test]
+fn compressing_what_does_not_shrink_is_refused() {
+    let body: Vec<u8> = (0..=255).collect();
+    let mut block = vec![1, 0x80, 0x02];
+    block.extend(lz4_flex::block::compress(&body));
+    let refusal = read_block(block.into(), 256).unwrap_err().to_string();
+    assert!(refusal.ends_with("compressed, although that makes it no smaller"), "{refusal}");
+}
+
+#[test]
 fn a_length_beyond_the_maximum_is_refused_before_it_is_allocated() {
     let mut huge = vec![1];
     crate::codec::varint::put_varint(&mut huge, u64::MAX);

@@ -141,7 +141,7 @@ fn refusals_say_why() {
     let below = (i64::MIN + 1).to_le_bytes();
     let far_below = (i64::MIN + 3).to_le_bytes();
     let row = |flags: u8, base: [u8; 8], rest: &[u8]| [&[flags], base.as_slice(), rest].concat();
-    let cases: [(Vec<u8>, &str); 17] = [
+    let cases: [(Vec<u8>, &str); 18] = [
         (vec![], "1 more bytes expected, 0 left"),
         (row(4, base5, &[0]), "unknown flags 04"),
         (row(0, base5, &[0]), "nothing in the row bears its largest timestamp"),
@@ -158,6 +158,7 @@ fn refusals_say_why() {
         (row(0, base5, &[1, 1, 11, 0x80, 0x80, 0x80, 0x80, 0x10]), "4294967296 s since 1970; at most 4294967295"),
         (row(1, base5, &[3, 0, 0]), "unknown kind 03 of marker"),
         (row(3, base5, &[0, 0, 0, 7, 0]), "the row holds what its own deletion covers"),
+        (row(2, base5, &[0, 7, 1, 1, 8, 0]), "the row holds what its own deletion covers"),
         (row(2, base5, &[0, 7, 1, 1, 0, 1, 0]), "the row holds what its own deletion covers"),
     ];
     for (bytes, reason) in cases {
