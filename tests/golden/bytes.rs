@@ -5,10 +5,13 @@ use trefoil::codec::compress::{put_block, read_block};
 use trefoil::codec::entry::{Entries, Trust, put_entry};
 use trefoil::codec::frame::{Framed, put_frame, read_frame};
 use trefoil::codec::mutation::{decode_mutation, encode_mutation};
+use trefoil::codec::position::{put_position, read_position};
+use trefoil::codec::varint::Reader;
 use trefoil::codec::{EncodedRow, Record, RecordKind};
 use trefoil::model::{
     Bound, Cell, CellKind, ClusteringKey, ColumnId, Deletion, Fragment, KeyspaceId, Liveness, LivenessKind, Mutation,
-    MutationName, NodeId, PartitionHeader, PartitionKey, RangeDeletion, Row, Stamp, Stream, TableId, Timestamp,
+    MutationName, NodeId, PagePosition, PartitionHeader, PartitionKey, RangeDeletion, Row, RowPosition, Stamp, Stream,
+    TableId, Timestamp,
 };
 use uuid::Uuid;
 
@@ -186,6 +189,22 @@ fn entries_are_kept() {
         assert_eq!(entries.next().expect("an entry"), Some(fragment));
     }
     assert_eq!(entries.next().expect("the end"), None);
+}
+
+#[test]
+fn positions_are_kept() {
+    let rows =
+        [RowPosition::Header, RowPosition::After(clustering(1)), RowPosition::At(bound(2, 0x60)), RowPosition::End];
+    let positions = rows.map(|row| PagePosition { partition: partition(), row });
+    let mut encoded = Vec::new();
+    for position in &positions {
+        put_position(&mut encoded, position);
+    }
+    let mut reader = Reader::new("positions", golden("positions", &encoded));
+    for position in positions {
+        assert_eq!(read_position(&mut reader).expect("a position"), position);
+    }
+    reader.end().expect("the end");
 }
 
 #[test]
