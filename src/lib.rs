@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Layers, lowest first; `tests/layering.rs` counts the arrows:
-//! [`model`], [`vfs`] · [`codec`] · [`commitlog`], [`memtable`], [`sstable`], [`received`] · [`compaction`] ·
+//! [`model`], [`vfs`] · [`codec`] · [`received`] · [`commitlog`], [`memtable`], [`sstable`] · [`compaction`] ·
 //! [`store`] · and beside them, knowing no files: [`ring`], [`metadata`], [`liveness`], [`coordinator`], [`cql`].
 
 pub mod codec;

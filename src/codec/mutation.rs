@@ -16,7 +16,7 @@ use super::entry::{self, HAS_DELETION, HAS_STATIC_ROW, Trust};
 use super::row::{self, EncodedRow};
 use super::varint::{Reader, put_bytes, put_prefixed, put_varint};
 use crate::Result;
-use crate::model::{ClusteringKey, Deletion, Mutation, PartitionKey, RangeDeletion, TableId};
+use crate::model::{ClusteringKey, Deletion, Mutation, PartitionKey, RangeDeletion, TableId, Token};
 
 /// Bytes of a table id, the first thing in a mutation.
 const TABLE_BYTES: usize = 16;
@@ -92,6 +92,13 @@ pub fn decode_checked_mutation(bytes: Bytes) -> Result<MutationParts> {
 /// The table of an encoded mutation, without decoding the rest.
 pub fn table_of(bytes: &Bytes) -> Result<TableId> {
     read_table(&mut reader(bytes.clone()))
+}
+
+/// The token of an encoded mutation's partition, without decoding the rest.
+pub fn token_of(bytes: &Bytes) -> Result<Token> {
+    let mut reader = reader(bytes.clone());
+    read_table(&mut reader)?;
+    Ok(Token::of(&reader.bytes()?))
 }
 
 fn reader(bytes: Bytes) -> Reader {

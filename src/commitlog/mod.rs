@@ -1,51 +1,83 @@
 //! The commit log of a node: what makes an acknowledgement true.
 //!
 //! ```text
-//! segment   header 4 KiB: magic, version, cluster id, node id, segment id, crc | frame | frame | ... | zeros
-//!           frame: codec/frame.rs around one record, salted with (segment id, offset)
-//!           sealed: the last frame is a footer (kind 255): name intervals and stamp bounds of the segment
+//! segment   header 4 KiB | group | group | ... | seal | zeros, or what a recycled file held before
+//! group     mark | record | record | ...          one per append and segment, written by one system call
+//! seal      mark | footer                         nothing is read behind it
+//!
+//! header    magic TRFLLOG1 | version u32 | cluster 16 bytes | node u32 | vnode bits u8 | segment u64 | capacity u64
+//!           | zeros | crc32 u32 of all before, at byte 4,092
+//! mark      FE | segment u64 | offset u64         everything before this position was durable when the mark was written
+//! record    01 or 02, see codec/record.rs
+//! footer    FF | records varint | [lowest stamp i64 | highest stamp i64] | sets varint
+//!           | (keyspace u32 | vnode varint | received set) ...          stamps only if there are records; sets ascend
 //! ```
 //!
-//! One file at a time is appended to. Files are zero-filled before they are used and recycled afterwards: an fsync that
-//! changes neither length nor block map has a much shorter tail. Positions (segment, offset) are never reused: a
-//! recovered log continues in a new segment, and the salt tells a stale frame of a recycled file from a new one.
+//! Mark, record and footer are frames (codec/frame.rs) salted with `segment << 32 ^ offset`. One file at a time is appended
+//! to. Files are zero-filled before they are used and recycled afterwards ([`Spares`]): an fsync that changes neither
+//! length nor block map has a much shorter tail. The salt tells a stale frame of a recycled file from a new one.
 //!
-//! **Invariant:** below the last synced position any damage is corruption and names segment and offset; above it, at
-//! the end of the last segment, it is a torn tail and is cut off (B040).
+//! # Torn tail or corruption (B040)
+//!
+//! A frame that does not read is a torn tail if a power loss can have left it so, that is, if no sync had covered it; then
+//! it was never acknowledged and is cut off. Else it is corruption, and the log says where instead of shrinking in silence.
+//! Both are told apart by what the log says of itself:
+//!
+//! - A segment is synced, sealed and synced again before the next one is made. So everything in any but the last segment
+//!   was durable: damage there is corruption.
+//! - In the last segment each group begins with a mark that says up to where the log was durable before. A broken frame
+//!   below the position of *any* mark, also of one behind it, is corruption; a power loss leaves no such thing, because
+//!   what a mark speaks of was durable before the mark was written. So is one below the position replay begins from.
+//! - What remains is damage to the last group of a log that was not closed: nothing was written after its sync that could
+//!   tell. [`CommitLog::close`] seals, so that a log that was shut down in order has no such group.
+//!
+//! Marks cost 25 bytes per group, and scanning for them is done only where a frame does not read.
+//!
+//! # Positions
+//!
+//! They are never used twice: replay cuts the torn tail (zeroed and synced), seals the segment, and continues in a new one.
+//!
+//! **Invariants:** a segment exists only if the one before it is sealed and durable · a record is handed out by replay only
+//! if all records before it are · after a failed write or sync nothing more is written.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::Result;
 use crate::model::Identity;
 use crate::vfs::Vfs;
+use crate::{Error, Result};
 
-/// A place in the log: everything before it was appended earlier. Orders the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Position {
-    /// The number of the segment, rising by one; 0 is before all.
-    pub segment: u64,
-    /// Bytes from the beginning of the segment.
-    pub offset: u64,
-}
+mod footer;
+mod position;
+mod replay;
+mod segment;
+mod spares;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use position::Position;
+pub use spares::Spares;
+pub use writer::CommitLog;
 
 /// How a log is laid out.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
     /// Where its segments are.
     pub directory: PathBuf,
-    /// Size of a segment in bytes; no record may be larger than half of it.
+    /// Size of a segment in bytes, within [`SEGMENT_BYTES_MIN`] and [`SEGMENT_BYTES_MAX`]; no record may be larger than
+    /// half of it.
     pub segment_bytes: u64,
     /// Whose log it is: stands in each segment, and a segment of another is refused.
     pub owner: Identity,
 }
 
-/// The writing end; one thread at a time.
-pub struct CommitLog {
-    _vfs: Arc<dyn Vfs>,
-}
+/// The smallest size of a segment: the header and a record of half the size must fit.
+pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// The largest size of a segment: one is read as a whole at replay, and offsets must stay below 32 bits.
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 /// One record that replay found.
 pub struct Replayed {
@@ -57,39 +89,22 @@ pub struct Replayed {
 
 impl CommitLog {
     /// Opens the log in its directory: hands every record from `from` on to `on_record`, in order, cuts a torn tail, and
-    /// continues in a new segment behind it.
+    /// continues in a new segment behind it. What was handed out is durable when this returns.
+    ///
+    /// `from` is a position that was durable, or `Position::default()` for all there is. A log that ends before it, or
+    /// misses a segment from there on, is corrupt. A segment of another node or cluster is [`Error::WrongDirectory`].
     pub fn open(
-        _vfs: Arc<dyn Vfs>,
-        _options: LogOptions,
-        _from: Position,
-        _on_record: &mut dyn FnMut(Replayed) -> Result<()>,
+        vfs: Arc<dyn Vfs>,
+        options: LogOptions,
+        from: Position,
+        on_record: &mut dyn FnMut(Replayed) -> Result<()>,
     ) -> Result<CommitLog> {
-        todo!()
-    }
-
-    /// Writes records one behind the other with one system call per segment touched, and answers the end position of
-    /// each, appended to `ends`. Nothing of it is durable before [`CommitLog::sync`].
-    pub fn append(&mut self, _records: &[Bytes], _ends: &mut Vec<Position>) -> Result<()> {
-        todo!()
-    }
-
-    /// Makes everything appended so far durable and answers up to where. After a failure the log takes no more writes.
-    pub fn sync(&mut self) -> Result<Position> {
-        todo!()
-    }
-
-    /// The end of what was appended.
-    pub fn end(&self) -> Position {
-        todo!()
-    }
-
-    /// Bytes in all segments that hold records.
-    pub fn bytes(&self) -> u64 {
-        todo!()
-    }
-
-    /// Recycles the segments that lie wholly before `position`: all their records are in live SSTables.
-    pub fn discard_before(&mut self, _position: Position) -> Result<()> {
-        todo!()
+        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&options.segment_bytes) {
+            let reason =
+                format!("{} bytes; choose from {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}", options.segment_bytes);
+            return Err(Error::invalid("size of a log segment", reason));
+        }
+        let past = replay::replay(&vfs, &options, from, on_record)?;
+        CommitLog::start(vfs, options, past)
     }
 }

@@ -1,0 +1,95 @@
+//! What a segment holds, as its footer tells: which names, and between which stamps.
+
+use bytes::Bytes;
+
+use super::segment::FOOTER;
+use crate::Result;
+use crate::codec::mutation::token_of;
+use crate::codec::varint::{Reader, put_varint};
+use crate::codec::{Record, RecordKind};
+use crate::model::{KeyspaceId, MutationName, Stamp, Vnode, VnodeBits};
+use crate::received::{ReceivedSet, ReceivedSets};
+
+/// What a footer says of one record.
+pub(super) struct Entry {
+    stamp: Stamp,
+    name: Option<(KeyspaceId, Vnode, MutationName)>,
+}
+
+impl Entry {
+    /// Looks at the head of an encoded record.
+    pub(super) fn of(record: &Bytes, vnode_bits: VnodeBits) -> Result<Entry> {
+        let record = Record::decode(record.clone())?;
+        let vnode = vnode_bits.vnode(token_of(&record.mutation)?);
+        let name = match record.kind {
+            RecordKind::Named(name) => Some((record.keyspace, vnode, name)),
+            RecordKind::Nameless { .. } => None,
+        };
+        Ok(Entry { stamp: record.stamp, name })
+    }
+}
+
+/// The contents of a segment so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Contents {
+    /// Named and nameless ones.
+    records: u64,
+    /// The lowest and the highest, if there is any record.
+    stamps: Option<(Stamp, Stamp)>,
+    /// By keyspace and vnode.
+    names: ReceivedSets,
+}
+
+impl Contents {
+    /// Counts a record in.
+    pub(super) fn add(&mut self, entry: &Entry) {
+        let (lowest, highest) = self.stamps.unwrap_or((entry.stamp, entry.stamp));
+        self.records += 1;
+        self.stamps = Some((lowest.min(entry.stamp), highest.max(entry.stamp)));
+        if let Some((keyspace, vnode, name)) = entry.name {
+            self.names.entry((keyspace, vnode)).or_default().add(name);
+        }
+    }
+
+    /// The payload of the footer.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FOOTER];
+        put_varint(&mut out, self.records);
+        if let Some((lowest, highest)) = self.stamps {
+            out.extend_from_slice(&lowest.0.to_le_bytes());
+            out.extend_from_slice(&highest.0.to_le_bytes());
+        }
+        put_varint(&mut out, self.names.len() as u64);
+        for ((keyspace, vnode), set) in &self.names {
+            out.extend_from_slice(&keyspace.0.to_le_bytes());
+            put_varint(&mut out, u64::from(vnode.0));
+            set.encode(&mut out);
+        }
+        out
+    }
+
+    /// Reads what [`Contents::encode`] wrote.
+    pub(super) fn decode(payload: &Bytes) -> Result<Contents> {
+        let mut reader = Reader::new("log segment footer", payload.slice(1..));
+        let mut contents = Contents { records: reader.varint()?, ..Contents::default() };
+        if contents.records > 0 {
+            let (lowest, highest) = (Stamp(reader.i64()?), Stamp(reader.i64()?));
+            if lowest > highest {
+                return Err(reader.corrupt("the lowest stamp is above the highest").into());
+            }
+            contents.stamps = Some((lowest, highest));
+        }
+        let mut before = None;
+        for _ in 0..reader.varint()? {
+            let slice = (KeyspaceId(reader.u32()?), Vnode(reader.varint_u32()?));
+            let set = ReceivedSet::decode(&mut reader)?;
+            if before >= Some(slice) || set.is_empty() {
+                return Err(reader.corrupt("its sets do not ascend, or one is empty").into());
+            }
+            before = Some(slice);
+            contents.names.insert(slice, set);
+        }
+        reader.end()?;
+        Ok(contents)
+    }
+}

@@ -1,0 +1,227 @@
+//! The end of the log that is written.
+//!
+//! Who calls, and when, is the server's: one thread drains its queue into [`CommitLog::append`], syncs once, and lets those
+//! who wait go; while the sync runs the next group gathers. So a group is as large as the disk is slow, without a timer.
+//!
+//! Records of one append go into one buffer and one write per segment. The switch to the next segment syncs the old one
+//! before and after its seal, so that at most one segment ever holds what is not durable; that costs two syncs per
+//! segment and lets replay treat damage in any other one as what it is.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::footer::{Contents, Entry};
+use super::position::Position;
+use super::replay::Past;
+use super::segment::{HEADER_BYTES, Header, MARK_BYTES, put_mark};
+use super::spares::Spares;
+use super::{LogOptions, segment};
+use crate::codec::frame::{FRAME_HEADER_BYTES, put_frame};
+use crate::vfs::{File, Vfs};
+use crate::{Error, Result};
+
+/// The writing end; one thread at a time.
+pub struct CommitLog {
+    options: LogOptions,
+    spares: Arc<Spares>,
+    /// Oldest first, without a gap, up to the active one.
+    sealed: VecDeque<Sealed>,
+    active: Active,
+    /// Everything before it is durable.
+    synced: Position,
+    /// The first failure; after it nothing is written.
+    failure: Option<String>,
+    /// Reused by every append.
+    buffer: Vec<u8>,
+}
+
+/// A segment that takes no more records.
+pub(super) struct Sealed {
+    pub(super) number: u64,
+    /// Up to the end of its footer.
+    pub(super) bytes: u64,
+}
+
+struct Active {
+    file: Arc<dyn File>,
+    end: Position,
+    contents: Contents,
+}
+
+impl CommitLog {
+    /// The log behind what replay found, in a new segment.
+    pub(super) fn start(vfs: Arc<dyn Vfs>, options: LogOptions, past: Past) -> Result<CommitLog> {
+        let spares = Spares::open(vfs, &options.directory, options.segment_bytes, &past.spares)?;
+        let number = past.sealed.back().map_or(1, |last| last.number + 1);
+        let active = begin(&options, &spares, number)?;
+        let (synced, spares) = (active.end, Arc::new(spares));
+        let buffer = Vec::new();
+        Ok(CommitLog { options, spares, sealed: past.sealed, active, synced, failure: None, buffer })
+    }
+
+    /// Writes records one behind the other with one system call per segment touched, and answers the end position of
+    /// each, appended to `ends`. Nothing of it is durable before [`CommitLog::sync`].
+    ///
+    /// Nothing is written if any of them is larger than half a segment ([`Error::Invalid`]) or is not a record
+    /// ([`Error::Corrupt`]). After a failed write the log takes no more.
+    pub fn append(&mut self, records: &[Bytes], ends: &mut Vec<Position>) -> Result<()> {
+        self.check_alive()?;
+        let entries = records.iter().map(|record| self.check(record)).collect::<Result<Vec<Entry>>>()?;
+        let before = ends.len();
+        self.write(records, &entries, ends).map_err(|error| {
+            ends.truncate(before);
+            self.fail(error)
+        })
+    }
+
+    /// Makes everything appended so far durable and answers up to where. After a failure the log takes no more writes.
+    pub fn sync(&mut self) -> Result<Position> {
+        self.check_alive()?;
+        self.sync_active().map_err(|error| self.fail(error))?;
+        Ok(self.synced)
+    }
+
+    /// Makes everything durable and seals the log: the next open finds no doubtful end. A log that had failed stays as
+    /// it is.
+    pub fn close(mut self) -> Result<()> {
+        self.check_alive()?;
+        self.seal().map(drop)
+    }
+
+    /// The end of what was appended.
+    pub fn end(&self) -> Position {
+        self.active.end
+    }
+
+    /// Bytes in all segments that hold records.
+    pub fn bytes(&self) -> u64 {
+        self.sealed.iter().map(|sealed| sealed.bytes).sum::<u64>() + self.active.end.offset
+    }
+
+    /// Files made ahead of time; see [`Spares::prepare`].
+    pub fn spares(&self) -> Arc<Spares> {
+        self.spares.clone()
+    }
+
+    /// Recycles the segments with a smaller number than that of `position`: all their records are in live SSTables, and
+    /// replay will never begin before `position` again. May be called again if it failed.
+    pub fn discard_before(&mut self, position: Position) -> Result<()> {
+        while let Some(oldest) = self.sealed.front()
+            && oldest.number < position.segment
+        {
+            // One by one, oldest first and each durable before the next: a power loss must leave no gap.
+            self.spares.give(&self.path(oldest.number))?;
+            self.sealed.pop_front();
+        }
+        Ok(())
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        segment::segment_path(&self.options.directory, number)
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        match &self.failure {
+            Some(cause) => Err(Error::LogFailed { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, error: Error) -> Error {
+        self.failure = Some(error.to_string());
+        error
+    }
+
+    fn check(&self, record: &Bytes) -> Result<Entry> {
+        let largest = self.options.segment_bytes / 2;
+        if record.len() as u64 > largest {
+            let reason = format!("{} bytes; the log takes at most {largest}, half a segment", record.len());
+            return Err(Error::invalid("record", reason));
+        }
+        Entry::of(record, self.options.owner.vnode_bits)
+    }
+
+    fn write(&mut self, records: &[Bytes], entries: &[Entry], ends: &mut Vec<Position>) -> Result<()> {
+        let mut written = 0;
+        while written < records.len() {
+            if !self.fits(MARK_BYTES, &records[written]) {
+                self.switch()?;
+            }
+            written += self.write_group(&records[written..], &entries[written..], ends)?;
+        }
+        Ok(())
+    }
+
+    /// Whether `record` fits behind `before` more bytes.
+    fn fits(&self, before: u64, record: &Bytes) -> bool {
+        let frame = (FRAME_HEADER_BYTES + record.len()) as u64;
+        self.active.end.offset + before + frame <= self.options.segment_bytes
+    }
+
+    /// Writes as many of the records as fit into the active segment; how many.
+    fn write_group(&mut self, records: &[Bytes], entries: &[Entry], ends: &mut Vec<Position>) -> Result<usize> {
+        let start = self.active.end;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        put_mark(&mut buffer, start, self.synced);
+        let mut count = 0;
+        for (record, entry) in records.iter().zip(entries) {
+            if !self.fits(buffer.len() as u64, record) {
+                break;
+            }
+            let salt = start.plus(buffer.len()).salt();
+            put_frame(&mut buffer, salt, record);
+            ends.push(start.plus(buffer.len()));
+            self.active.contents.add(entry);
+            count += 1;
+        }
+        self.active.file.write_at(&buffer, start.offset)?;
+        self.active.end = start.plus(buffer.len());
+        self.buffer = buffer;
+        Ok(count)
+    }
+
+    fn sync_active(&mut self) -> Result<()> {
+        if self.synced < self.active.end {
+            self.active.file.sync()?;
+            self.synced = self.active.end;
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self) -> Result<Sealed> {
+        self.sync_active()?;
+        let end = write_seal(&*self.active.file, self.active.end, &self.active.contents)?;
+        Ok(Sealed { number: end.segment, bytes: end.offset })
+    }
+
+    fn switch(&mut self) -> Result<()> {
+        let sealed = self.seal()?;
+        let next = sealed.number + 1;
+        self.sealed.push_back(sealed);
+        self.active = begin(&self.options, &self.spares, next)?;
+        self.synced = self.active.end;
+        Ok(())
+    }
+}
+
+fn begin(options: &LogOptions, spares: &Spares, number: u64) -> Result<Active> {
+    let file = spares.take(&Header { owner: options.owner, segment: number, capacity: options.segment_bytes })?;
+    let end = Position { segment: number, offset: HEADER_BYTES };
+    Ok(Active { file, end, contents: Contents::default() })
+}
+
+/// Seals a segment that is durable up to `end`, and makes the seal durable; answers where it ends. A footer that does not
+/// fit lets the file grow.
+pub(super) fn write_seal(file: &dyn File, end: Position, contents: &Contents) -> Result<Position> {
+    let mut buffer = Vec::new();
+    put_mark(&mut buffer, end, end);
+    let salt = end.plus(buffer.len()).salt();
+    put_frame(&mut buffer, salt, &contents.encode());
+    file.write_at(&buffer, end.offset)?;
+    file.sync()?;
+    Ok(end.plus(buffer.len()))
+}
