@@ -18,10 +18,10 @@ use super::varint::{Reader, put_bytes, put_varint};
 use crate::Result;
 use crate::model::{Bound, ClusteringKey, Deletion, Fragment, PartitionHeader, PartitionKey, Stream, Timestamp};
 
-const HEADER: u8 = 1;
-const ROW: u8 = 2;
-const OPEN: u8 = 3;
-const CLOSE: u8 = 4;
+pub(super) const HEADER: u8 = 1;
+pub(super) const ROW: u8 = 2;
+pub(super) const OPEN: u8 = 3;
+pub(super) const CLOSE: u8 = 4;
 
 pub(super) const HAS_DELETION: u8 = 0x01;
 pub(super) const HAS_STATIC_ROW: u8 = 0x02;

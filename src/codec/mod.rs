@@ -22,6 +22,7 @@ pub mod mutation;
 pub mod position;
 pub mod record;
 pub mod row;
+pub mod skim;
 pub mod varint;
 
 pub use record::{Record, RecordKind};

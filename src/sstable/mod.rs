@@ -1,24 +1,68 @@
 //! Sorted string tables: immutable files, one per flush or compaction.
 //!
 //! ```text
-//! file     header | block ... | index | bloom filter | statistics | vnode directory | footer
-//! header   magic 8 | version u32 | file uuid 16 | crc u32
-//! block    compressed body | crc32 u32 (over the body, salted with uuid and offset)
+//! file        header | block ... | index | bloom filter | statistics | vnode directory | footer
+//! header      magic, version, the file's uuid, crc                                          format.rs
+//! block       body, compressed (codec/compress.rs) | crc32 u32, bound to uuid and offset    block.rs
+//! index       per block: token, key and place of its first entry; offset, length            index.rs
+//! filter      ten bits per partition, in lines of 64 bytes                                  bloom.rs
+//! statistics  counts and bounds                                                             stats.rs
+//! directory   per vnode: range of blocks, partitions, rows                                  vnodes.rs
+//! footer      offset, length and crc of each section, crc, magic                            format.rs
 //! ```
 //!
-//! A block decodes by itself: it begins with the header of the partition it starts in, the clustering place it starts
-//! at and the range deletion in force there, so that one index (an entry per block, ordered by token, key and clustering
+//! ```text
+//! partition, scan ──► rows ──► blocks ──► cache of decoded blocks ──► file        read_through: past the cache
+//! ```
+//!
+//! A block decodes by itself: one that begins inside a partition says which, whether that is deleted, where its static
+//! row stands, and the range deletion in force. So one index (an entry per block, ordered by token, key and clustering
 //! place) serves as partition index and, inside wide partitions, as row index.
+//!
+//! **Invariant:** whatever a stream leaves out lies outside the partitions and slices that were asked for. Only the filter
+//! (by token) and the index (by exact place) decide what is not read, never bounds in the statistics.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod block;
+mod blocks;
+mod bloom;
+mod builder;
+mod cache;
+mod format;
+mod index;
+mod order;
+mod reader;
+mod rows;
+mod scan;
+mod stats;
+mod verify;
+mod vnodes;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
 
 use uuid::Uuid;
 
-use crate::Result;
+pub use self::builder::Builder;
+pub use self::cache::BlockCache;
+pub use self::reader::Sstable;
+pub use self::stats::Stats;
+pub use self::vnodes::{VnodeDirectory, VnodeSpan};
 use crate::codec::EncodedRow;
-use crate::model::{Direction, Fragment, PartitionKey, ScanRange, Slice, Stamp, Stream, TableId, VnodeBits};
-use crate::vfs::Vfs;
+use crate::model::{ColumnId, Stamp, Stream, TableId, Type, VnodeBits};
+
+/// Size at which a block is full unless somebody asks for another, in bytes before compression.
+pub const BLOCK_BYTES: usize = 16 * 1024;
+
+/// Largest block, in bytes before compression: room for any row within the limits of a mutation, merged many times over.
+const BLOCK_BYTES_MAX: usize = 1 << 30;
+
+/// What is read at a time where everything is read, in bytes.
+const READ_AHEAD_BYTES: usize = 1 << 20;
+
+/// What a reader of a file yields.
+pub type FragmentStream = Box<dyn Stream<EncodedRow> + Send>;
 
 /// What a finished file is, as the manifest lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,52 +79,27 @@ pub struct SstableMeta {
     pub stamps: (Stamp, Stamp),
 }
 
-/// Writes a file, once, in order.
-pub struct Builder {}
-
 /// What a builder must know beforehand.
 #[derive(Debug, Clone)]
 pub struct BuilderOptions {
-    /// The directory; the file is called `<uuid>.sst`.
+    /// The directory; the file is called as [`file_name`] says.
     pub directory: PathBuf,
     /// The file's identity.
     pub id: Uuid,
     /// The table.
     pub table: TableId,
     /// Column ids and type codes.
-    pub columns: Vec<(crate::model::ColumnId, crate::model::Type)>,
+    pub columns: Vec<(ColumnId, Type)>,
     /// For the vnode directory.
     pub vnode_bits: VnodeBits,
     /// Stamp bounds of the records in it.
     pub stamps: (Stamp, Stamp),
     /// How many partitions to size the bloom filter for.
     pub expected_partitions: u64,
+    /// Size at which a block is full, in bytes before compression; [`BLOCK_BYTES`] unless there is a reason. A row that is
+    /// larger makes a larger block.
+    pub block_bytes: usize,
 }
-
-impl Builder {
-    /// Begins a file.
-    pub fn create(_vfs: &dyn Vfs, _options: BuilderOptions) -> Result<Builder> {
-        todo!()
-    }
-
-    /// Adds the next fragment; forward order, with the invariants of `model::fragment`.
-    pub fn add(&mut self, _fragment: &Fragment<EncodedRow>) -> Result<()> {
-        todo!()
-    }
-
-    /// Bytes of blocks written so far.
-    pub fn bytes(&self) -> u64 {
-        todo!()
-    }
-
-    /// Writes index, filter, statistics and footer and makes the file durable (its name is durable after `sync_dir`).
-    pub fn finish(self) -> Result<SstableMeta> {
-        todo!()
-    }
-}
-
-/// An open file.
-pub struct Sstable {}
 
 /// Whether a read may go to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,62 +110,7 @@ pub enum Access {
     Disk,
 }
 
-/// Decoded blocks of all files, within a byte budget.
-pub struct BlockCache {}
-
-impl BlockCache {
-    /// A cache of about `bytes`.
-    pub fn new(_bytes: u64) -> BlockCache {
-        todo!()
-    }
-
-    /// (bytes held, hits, misses)
-    pub fn usage(&self) -> (u64, u64, u64) {
-        todo!()
-    }
-}
-
-impl Sstable {
-    /// Opens a file and checks header, footer, index, filter and statistics against their checksums.
-    pub fn open(_vfs: &dyn Vfs, _path: &Path, _cache: Arc<BlockCache>) -> Result<Sstable> {
-        todo!()
-    }
-
-    /// What the manifest says of it (the hash as recorded in the manifest is not checked here: see `verify`).
-    pub fn id(&self) -> Uuid {
-        todo!()
-    }
-
-    /// The partition's header, and its rows and range changes within `slices`, in `direction`; nothing if the filter or
-    /// the index says that the file holds nothing of the partition.
-    pub fn partition(
-        self: &Arc<Self>,
-        _key: &PartitionKey,
-        _slices: &[Slice],
-        _direction: Direction,
-        _access: Access,
-    ) -> Result<Option<Box<dyn Stream<EncodedRow> + Send>>> {
-        todo!()
-    }
-
-    /// Every partition of the range, in order, each within `slices` in `direction`.
-    pub fn scan(
-        self: &Arc<Self>,
-        _range: ScanRange,
-        _slices: &[Slice],
-        _direction: Direction,
-        _access: Access,
-    ) -> Result<Box<dyn Stream<EncodedRow> + Send>> {
-        todo!()
-    }
-
-    /// All of it, forward, read block by block without going through the cache: for compaction.
-    pub fn read_through(self: &Arc<Self>) -> Result<Box<dyn Stream<EncodedRow> + Send>> {
-        todo!()
-    }
-
-    /// Reads every byte and compares it with every checksum and with `hash`.
-    pub fn verify(&self, _hash: &[u8; 32]) -> Result<()> {
-        todo!()
-    }
+/// The name of a file in its directory: `<uuid>.sst`.
+pub fn file_name(id: Uuid) -> String {
+    format!("{id}.sst")
 }

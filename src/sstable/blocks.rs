@@ -1,0 +1,116 @@
+//! The blocks of one file, as one stream asks for them: through the cache, or read ahead and past it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::block::Block;
+use super::index::Index;
+use super::reader::{Sstable, read_at};
+use super::{Access, READ_AHEAD_BYTES};
+use crate::model::{Bound, PartitionKey};
+use crate::{Error, Result};
+
+/// See the module. The block used last is held.
+pub(super) struct Blocks {
+    file: Arc<Sstable>,
+    way: Way,
+    held: Option<(u32, Arc<Block>)>,
+}
+
+enum Way {
+    Cache(Access),
+    /// Bytes read ahead, and where they stand in the file.
+    Ahead(Bytes, u64),
+}
+
+impl Blocks {
+    /// Through the cache.
+    pub(super) fn cached(file: &Arc<Sstable>, access: Access) -> Blocks {
+        Blocks { file: Arc::clone(file), way: Way::Cache(access), held: None }
+    }
+
+    /// In large reads, leaving the cache as it is: for reading everything, front to back.
+    pub(super) fn ahead(file: &Arc<Sstable>) -> Blocks {
+        Blocks { file: Arc::clone(file), way: Way::Ahead(Bytes::new(), 0), held: None }
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.file.index
+    }
+
+    /// A block.
+    pub(super) fn get(&mut self, number: u32) -> Result<Arc<Block>> {
+        if let Some((held, block)) = &self.held
+            && *held == number
+        {
+            return Ok(Arc::clone(block));
+        }
+        let block = match self.way {
+            Way::Cache(access) => self.file.block(number, access)?,
+            Way::Ahead(..) => Arc::new(self.read_ahead(number)?),
+        };
+        self.held = Some((number, Arc::clone(&block)));
+        Ok(block)
+    }
+
+    /// A block out of turn; what is held stays.
+    pub(super) fn get_aside(&self, number: u32) -> Result<Arc<Block>> {
+        let access = match self.way {
+            Way::Cache(access) => access,
+            Way::Ahead(..) => Access::Disk,
+        };
+        self.file.block(number, access)
+    }
+
+    fn read_ahead(&mut self, number: u32) -> Result<Block> {
+        let entry = self.file.index.entry(number)?;
+        let Way::Ahead(bytes, begin) = &mut self.way else { return Err(Error::NotCached) };
+        let len = entry.len as usize;
+        let inside = |begin: u64, bytes: &Bytes| {
+            let at = usize::try_from(entry.offset.checked_sub(begin)?).ok()?;
+            bytes.get(at..at.checked_add(len)?).is_some().then_some(at)
+        };
+        let at = match inside(*begin, bytes) {
+            Some(at) => at,
+            None => {
+                let left = self.file.index.blocks_end() - entry.offset;
+                let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(READ_AHEAD_BYTES).max(len);
+                *bytes = read_at(&*self.file.file, entry.offset, wanted)?;
+                *begin = entry.offset;
+                0
+            }
+        };
+        // A copy, lest a row that somebody keeps holds all that was read with it.
+        self.file.decode_block(Bytes::copy_from_slice(&bytes[at..at + len]), entry.offset)
+    }
+
+    /// Whether block `number` exists and begins within the partition `key`.
+    pub(super) fn continues(&self, number: u32, key: &PartitionKey) -> Result<bool> {
+        self.continues_if(number, key, |_| true)
+    }
+
+    /// Whether block `number` exists and begins within the partition `key`, below `end`.
+    pub(super) fn continues_below(&self, number: u32, key: &PartitionKey, end: &Bound) -> Result<bool> {
+        self.continues_if(number, key, |place| place < end.bytes().as_ref())
+    }
+
+    fn continues_if(&self, number: u32, key: &PartitionKey, place: impl Fn(&[u8]) -> bool) -> Result<bool> {
+        if number >= self.index().count() {
+            return Ok(false);
+        }
+        let entry = self.index().entry(number)?;
+        Ok((entry.token, entry.key) == (key.token(), key.bytes()) && place(entry.place))
+    }
+
+    /// A finding about the file.
+    pub(super) fn corrupt(&self, reason: impl Into<String>) -> Error {
+        self.file.corrupt(reason)
+    }
+
+    /// The error, placed at the block's beginning.
+    pub(super) fn placed(&self, error: Error, number: u32) -> Error {
+        let offset = self.index().entry(number).map_or(0, |entry| entry.offset);
+        self.file.placed(error, offset)
+    }
+}

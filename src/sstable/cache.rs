@@ -1,0 +1,67 @@
+//! Decoded blocks, kept while they are in use and there is room.
+//!
+//! Blocks of all files share one budget. A block's checksum is verified and its entries are walked when it comes in, not
+//! each time it is looked at. Blocks of a removed file are never asked for again and leave by themselves.
+
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use uuid::Uuid;
+
+use super::block::Block;
+
+/// Which block: the file and its number in it.
+pub(super) type BlockId = (Uuid, u32);
+
+/// A guess at the size of a block, only to size the cache's own tables.
+const BLOCK_BYTES_TYPICAL: u64 = 16 * 1024;
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<BlockId, Arc<Block>> for Bytes {
+    fn weight(&self, _id: &BlockId, block: &Arc<Block>) -> u64 {
+        block.weight_bytes()
+    }
+}
+
+/// Hashes alike in every run, so that what is evicted depends on nothing but the order of reads.
+type Hasher = BuildHasherDefault<DefaultHasher>;
+
+/// Decoded blocks of all files, within a byte budget.
+pub struct BlockCache {
+    blocks: Cache<BlockId, Arc<Block>, Bytes, Hasher>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl BlockCache {
+    /// A cache of about `bytes`.
+    pub fn new(bytes: u64) -> BlockCache {
+        let items = usize::try_from(bytes / BLOCK_BYTES_TYPICAL).unwrap_or(usize::MAX);
+        BlockCache {
+            blocks: Cache::with(items, bytes, Bytes, Hasher::default(), DefaultLifecycle::default()),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// (bytes held, hits, misses)
+    pub fn usage(&self) -> (u64, u64, u64) {
+        (self.blocks.weight(), self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn get(&self, id: &BlockId) -> Option<Arc<Block>> {
+        let found = self.blocks.get(id);
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    pub(super) fn insert(&self, id: BlockId, block: Arc<Block>) {
+        self.blocks.insert(id, block);
+    }
+}

@@ -1,0 +1,260 @@
+//! What a file says about its contents as a whole.
+//!
+//! ```text
+//! statistics  table 16 bytes | stamps i64, i64 | partitions, rows, cells, tombstones: varint each
+//!             | flags u8 | keys | clustering | timestamps | expiries | ldts | columns
+//! flags       01 must read   02 keys   04 clustering   08 timestamps   10 expiries   20 local deletion times; a part is
+//!             absent if its flag is
+//! keys        first, last partition key          clustering  least, greatest     (length varint, bytes each)
+//! timestamps  min, max i64                       expiries, ldts  min, max i64, seconds since 1970
+//! columns     count varint | (id varint, type u8) ...
+//! ```
+//!
+//! Invariant: the clustering bounds hold every row *and both ends of every range deletion*; a partition deletion or a
+//! static row concerns rows anywhere and sets "must read". Nobody may skip a file for a read by less than that (B004,
+//! B023 in `docs/testing.md`).
+
+use bytes::Bytes;
+
+use crate::codec::EncodedRow;
+use crate::codec::row::view::{CellView, KindView, RowView};
+use crate::codec::varint::{Reader, put_bytes, put_varint};
+use crate::model::{
+    ColumnId, Deletion, Fragment, Liveness, LivenessKind, PartitionKey, Stamp, TableId, Timestamp, Type,
+};
+use crate::{Corrupt, Result};
+
+const MUST_READ: u8 = 0x01;
+const KEYS: u8 = 0x02;
+const CLUSTERING: u8 = 0x04;
+const TIMESTAMPS: u8 = 0x08;
+const EXPIRIES: u8 = 0x10;
+const LDTS: u8 = 0x20;
+
+/// Statistics of one file. Bounds are inclusive, and absent where the file holds nothing of the kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stats {
+    /// The table.
+    pub table: TableId,
+    /// Stamp bounds of the records it was made of.
+    pub stamps: (Stamp, Stamp),
+    /// Partitions.
+    pub partitions: u64,
+    /// Rows, deleted ones too; static rows are not counted.
+    pub rows: u64,
+    /// Cells of rows and static rows, tombstones too.
+    pub cells: u64,
+    /// Deletions of partitions, ranges and rows, tombstones of cells, and whatever has been marked as expired.
+    pub tombstones: u64,
+    /// Whether there is a partition deletion or a static row: they concern reads outside the clustering bounds.
+    pub must_read: bool,
+    /// First and last partition key.
+    pub keys: Option<(PartitionKey, PartitionKey)>,
+    /// Bounds of clustering bytes of rows and of the ends of range deletions.
+    pub clustering: Option<(Bytes, Bytes)>,
+    /// Of everything that has a timestamp.
+    pub timestamps: Option<(Timestamp, Timestamp)>,
+    /// Of everything that expires, seconds since 1970.
+    pub expiries_s: Option<(i64, i64)>,
+    /// Local deletion times of everything that deletes, seconds since 1970.
+    pub ldts_s: Option<(i64, i64)>,
+    /// Column ids and types of the table when the file was written.
+    pub columns: Vec<(ColumnId, Type)>,
+}
+
+impl Stats {
+    /// Statistics of nothing yet.
+    pub(super) fn new(table: TableId, stamps: (Stamp, Stamp), columns: Vec<(ColumnId, Type)>) -> Stats {
+        Stats {
+            table,
+            stamps,
+            partitions: 0,
+            rows: 0,
+            cells: 0,
+            tombstones: 0,
+            must_read: false,
+            keys: None,
+            clustering: None,
+            timestamps: None,
+            expiries_s: None,
+            ldts_s: None,
+            columns,
+        }
+    }
+
+    /// Takes the next fragment into account; in forward order.
+    pub(super) fn observe(&mut self, fragment: &Fragment<EncodedRow>) -> Result<()> {
+        match fragment {
+            Fragment::Partition(header) => {
+                self.partitions += 1;
+                let first = self.keys.take().map_or_else(|| header.key.clone(), |(first, _)| first);
+                self.keys = Some((first, header.key.clone()));
+                self.must_read |= header.deletion.is_some() || header.static_row.is_some();
+                header.deletion.iter().for_each(|deletion| self.deletion(deletion));
+                if let Some(row) = &header.static_row {
+                    self.row(row)?;
+                }
+            }
+            Fragment::Row(key, row) => {
+                self.rows += 1;
+                self.place(key.bytes());
+                self.row(row)?;
+            }
+            Fragment::Change(bound, deletion) => {
+                self.place(bound.bytes());
+                deletion.iter().for_each(|deletion| self.deletion(deletion));
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, place: &Bytes) {
+        // A copy, lest two small keys keep whole chunks of a memtable alive.
+        let copy = || Bytes::copy_from_slice(place);
+        match &mut self.clustering {
+            None => self.clustering = Some((copy(), copy())),
+            Some((least, _)) if place < least => *least = copy(),
+            Some((_, greatest)) if place > greatest => *greatest = copy(),
+            Some(_) => {}
+        }
+    }
+
+    fn row(&mut self, row: &EncodedRow) -> Result<()> {
+        let RowView { marker, deletion, cells, .. } = row.view()?;
+        marker.iter().for_each(|marker| self.marker(marker));
+        deletion.iter().for_each(|deletion| self.deletion(deletion));
+        for cell in cells {
+            self.cell(&cell?);
+        }
+        Ok(())
+    }
+
+    fn deletion(&mut self, deletion: &Deletion) {
+        self.tombstones += 1;
+        widen(&mut self.timestamps, deletion.timestamp);
+        widen(&mut self.ldts_s, deletion.ldt_s);
+    }
+
+    fn marker(&mut self, marker: &Liveness) {
+        widen(&mut self.timestamps, marker.timestamp);
+        match marker.kind {
+            LivenessKind::Live => {}
+            LivenessKind::Expiring { expiry_s, .. } => widen(&mut self.expiries_s, expiry_s),
+            LivenessKind::Expired { expiry_s, .. } => {
+                self.tombstones += 1;
+                widen(&mut self.expiries_s, expiry_s);
+            }
+        }
+    }
+
+    fn cell(&mut self, cell: &CellView<'_>) {
+        self.cells += 1;
+        widen(&mut self.timestamps, cell.timestamp);
+        match cell.kind {
+            KindView::Live(_) => {}
+            KindView::Expiring { expiry_s, .. } => widen(&mut self.expiries_s, expiry_s),
+            KindView::Expired { expiry_s, .. } => {
+                self.tombstones += 1;
+                widen(&mut self.expiries_s, expiry_s);
+            }
+            KindView::Tombstone { ldt_s } => {
+                self.tombstones += 1;
+                widen(&mut self.ldts_s, ldt_s);
+            }
+        }
+    }
+
+    /// The section's bytes.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(self.table.0.as_bytes());
+        put_pair(&mut out, (self.stamps.0.0, self.stamps.1.0));
+        for count in [self.partitions, self.rows, self.cells, self.tombstones] {
+            put_varint(&mut out, count);
+        }
+        out.push(self.flags());
+        if let Some((first, last)) = &self.keys {
+            put_bytes(&mut out, first.bytes());
+            put_bytes(&mut out, last.bytes());
+        }
+        if let Some((least, greatest)) = &self.clustering {
+            put_bytes(&mut out, least);
+            put_bytes(&mut out, greatest);
+        }
+        let timestamps = self.timestamps.map(|(min, max)| (min.0, max.0));
+        for pair in [timestamps, self.expiries_s, self.ldts_s].into_iter().flatten() {
+            put_pair(&mut out, pair);
+        }
+        put_varint(&mut out, self.columns.len() as u64);
+        for (id, ty) in &self.columns {
+            put_varint(&mut out, u64::from(id.0));
+            out.push(ty.code());
+        }
+        out
+    }
+
+    fn flags(&self) -> u8 {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        flag(self.must_read, MUST_READ)
+            | flag(self.keys.is_some(), KEYS)
+            | flag(self.clustering.is_some(), CLUSTERING)
+            | flag(self.timestamps.is_some(), TIMESTAMPS)
+            | flag(self.expiries_s.is_some(), EXPIRIES)
+            | flag(self.ldts_s.is_some(), LDTS)
+    }
+
+    /// Reads a section's bytes.
+    pub(super) fn decode(bytes: Bytes) -> Result<Stats> {
+        let mut reader = Reader::new("SSTable statistics", bytes);
+        let table = TableId(super::format::uuid(&mut reader)?);
+        let stamps = (Stamp(reader.i64()?), Stamp(reader.i64()?));
+        let mut stats = Stats::new(table, stamps, Vec::new());
+        for count in [&mut stats.partitions, &mut stats.rows, &mut stats.cells, &mut stats.tombstones] {
+            *count = reader.varint()?;
+        }
+        let flags = reader.u8()?;
+        if flags & 0xc0 != 0 {
+            return Err(reader.corrupt(format!("unknown flags {flags:#04x}")).into());
+        }
+        stats.must_read = flags & MUST_READ != 0;
+        if flags & KEYS != 0 {
+            let (first, last) = (reader.bytes()?, reader.bytes()?);
+            stats.keys = Some((PartitionKey::from_bytes(first), PartitionKey::from_bytes(last)));
+        }
+        if flags & CLUSTERING != 0 {
+            stats.clustering = Some((reader.bytes()?, reader.bytes()?));
+        }
+        let timestamps = pair(&mut reader, flags & TIMESTAMPS)?;
+        stats.timestamps = timestamps.map(|(min, max)| (Timestamp(min), Timestamp(max)));
+        stats.expiries_s = pair(&mut reader, flags & EXPIRIES)?;
+        stats.ldts_s = pair(&mut reader, flags & LDTS)?;
+        for _ in 0..reader.varint()? {
+            let (id, code) = (reader.varint_u32()?, reader.u8()?);
+            let ty = Type::from_code(code).ok_or_else(|| unknown_type(code))?;
+            stats.columns.push((ColumnId(id), ty));
+        }
+        reader.end()?;
+        Ok(stats)
+    }
+}
+
+fn unknown_type(code: u8) -> Corrupt {
+    Corrupt::new("SSTable statistics", format!("no column type has the code {code}"))
+}
+
+fn widen<T: Copy + Ord>(bounds: &mut Option<(T, T)>, value: T) {
+    let (min, max) = bounds.unwrap_or((value, value));
+    *bounds = Some((min.min(value), max.max(value)));
+}
+
+fn put_pair(out: &mut Vec<u8>, (min, max): (i64, i64)) {
+    out.extend_from_slice(&min.to_le_bytes());
+    out.extend_from_slice(&max.to_le_bytes());
+}
+
+fn pair(reader: &mut Reader, flag: u8) -> Result<Option<(i64, i64)>> {
+    if flag == 0 {
+        return Ok(None);
+    }
+    Ok(Some((reader.i64()?, reader.i64()?)))
+}

@@ -1,0 +1,98 @@
+//! What a read touches: a point lookup one block, and a thread that must not block none.
+
+use super::*;
+use crate::Error;
+
+/// Partition 0: 100 rows in many blocks, under one long range deletion, with a static row in the first block.
+fn wide() -> Data {
+    let mut data = Data::default();
+    let contents = data.at(0);
+    (0..100).for_each(|b| contents.put(1, b, 50));
+    contents.delete(before(&[1, 10]), after(&[1, 90]), 3);
+    contents.static_row = Some(row(4, 10));
+    data
+}
+
+/// Blocks that reading `slices` fetches from the disk.
+fn fetched(data: &Data, slices: &[Slice], direction: Direction) -> u64 {
+    let file = data.file(300);
+    assert!(file.index.count() > 15, "the partition is not wide");
+    read(&file, &partition_key(0), slices, direction, Access::Disk).unwrap();
+    file.cache_usage().2
+}
+
+#[test]
+fn a_point_lookup_fetches_one_block_and_one_for_the_static_row() {
+    let mut data = wide();
+    for direction in BOTH {
+        for b in 20..100 {
+            let slices = [Slice::one(&clustering(1, b))];
+            assert_eq!(fetched(&data, &slices, direction), 2, "row {b} {direction:?}");
+        }
+    }
+    data.at(0).static_row = None;
+    for direction in BOTH {
+        for b in 0..100 {
+            let slices = [Slice::one(&clustering(1, b))];
+            assert_eq!(fetched(&data, &slices, direction), 1, "row {b} {direction:?}");
+        }
+    }
+}
+
+#[test]
+fn a_partition_that_is_not_there_costs_nothing() {
+    let data = wide();
+    let file = data.file(300);
+    let absent = (1..1000).map(partition_key).filter(|key| !file.bloom.may_contain(key.token()));
+    let mut asked = 0;
+    for key in absent {
+        assert!(file.partition(&key, &[Slice::all()], Direction::Forward, Access::CachedOnly).unwrap().is_none());
+        asked += 1;
+    }
+    assert!(asked > 900, "the filter lets too much through: {asked}");
+}
+
+#[test]
+fn a_read_that_must_not_block_says_so_until_the_blocks_are_there() {
+    let data = wide();
+    let file = data.file(300);
+    let key = partition_key(0);
+    let missing = |result: Result<Vec<_>>| assert!(matches!(result, Err(Error::NotCached)), "{result:?}");
+    for direction in BOTH {
+        missing(read(&file, &key, &[Slice::all()], direction, Access::CachedOnly));
+    }
+    let some = [Slice::one(&clustering(1, 50))];
+    let expected = read(&file, &key, &some, Direction::Forward, Access::Disk).unwrap();
+    assert_eq!(read(&file, &key, &some, Direction::Forward, Access::CachedOnly).unwrap(), expected);
+    missing(read(&file, &key, &[Slice::all()], Direction::Forward, Access::CachedOnly));
+    // A stream that ran into a missing block has ended.
+    let rest = [Slice { start: before(&[1, 50]), end: after(&[1, 99]) }];
+    let mut stream = file.partition(&key, &rest, Direction::Forward, Access::CachedOnly).unwrap().unwrap();
+    let error = std::iter::from_fn(|| stream.next().transpose()).find_map(Result::err).unwrap();
+    assert!(matches!(error, Error::NotCached));
+    assert_eq!(stream.next().unwrap(), None);
+}
+
+#[test]
+fn a_cache_that_is_too_small_only_costs_reads() {
+    let vfs = disk();
+    let data = wide();
+    data.build(&vfs, 300);
+    let file = open_with(&vfs, &path(), Arc::new(BlockCache::new(1))).unwrap();
+    let all = [Slice::all()];
+    for direction in BOTH {
+        let expected = data.partitions[&partition_key(0)].fragments(&partition_key(0), &all, direction);
+        assert_eq!(read(&file, &partition_key(0), &all, direction, Access::Disk).unwrap(), expected);
+    }
+}
+
+#[test]
+fn without_slices_only_the_header_is_read() {
+    let data = wide();
+    let file = data.file(300);
+    for direction in BOTH {
+        let found = read(&file, &partition_key(0), &[], direction, Access::Disk).unwrap();
+        assert!(matches!(&found[..], [Fragment::Partition(header)] if header.static_row.is_some()));
+    }
+    assert_eq!(file.cache_usage().2, 1);
+}

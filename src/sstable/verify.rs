@@ -1,0 +1,90 @@
+//! Reads a file whole and believes nothing.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::READ_AHEAD_BYTES;
+use super::blocks::Blocks;
+use super::format::HEADER_BYTES;
+use super::order::Order;
+use super::reader::{Sstable, read_at};
+use super::stats::Stats;
+use crate::Result;
+use crate::codec::EncodedRow;
+use crate::model::{Fragment, Stream};
+
+impl Sstable {
+    /// Reads every byte and compares it with every checksum and with `hash`; then checks that the blocks follow each other
+    /// as the index says, that all fragments are in order and their rows well-formed, that the filter admits every
+    /// partition and that the statistics are true.
+    pub fn verify(self: &Arc<Self>, hash: &[u8; 32]) -> Result<()> {
+        self.verify_hash(hash)?;
+        self.verify_index()?;
+        self.verify_contents()
+    }
+
+    fn verify_hash(&self, hash: &[u8; 32]) -> Result<()> {
+        let mut hasher = Sha256::new();
+        let mut at = 0;
+        while at < self.bytes {
+            let len = usize::try_from(self.bytes - at).unwrap_or(usize::MAX).min(READ_AHEAD_BYTES);
+            hasher.update(read_at(&*self.file, at, len)?);
+            at += len as u64;
+        }
+        if hasher.finalize()[..] != hash[..] {
+            return Err(self.corrupt("its SHA-256 is not the one recorded when it was written"));
+        }
+        Ok(())
+    }
+
+    fn verify_index(self: &Arc<Self>) -> Result<()> {
+        let mut blocks = Blocks::ahead(self);
+        let mut end = HEADER_BYTES as u64;
+        for number in 0..self.index.count() {
+            let entry = self.index.entry(number)?;
+            let block = blocks.get(number)?;
+            let begins = match block.continued() {
+                Some(continued) => entry.key == continued.key.bytes() && entry.place == block.key(0),
+                None => entry.key == block.key(0) && entry.place.is_empty(),
+            };
+            if entry.offset != end || !begins {
+                return Err(self.corrupt(format!("block {number} is not what the index says")));
+            }
+            end += u64::from(entry.len);
+        }
+        if end != self.index.blocks_end() {
+            return Err(self.corrupt("there are bytes behind the last block of the index"));
+        }
+        Ok(())
+    }
+
+    fn verify_contents(self: &Arc<Self>) -> Result<()> {
+        let mut order = Order::new();
+        let mut stats = Stats::new(self.stats.table, self.stats.stamps, self.stats.columns.clone());
+        let mut stream = self.read_through()?;
+        while let Some(fragment) = stream.next()? {
+            stats.observe(&fragment)?;
+            self.verify_fragment(&mut order, fragment)?;
+        }
+        order.end().map_err(|reason| self.corrupt(reason))?;
+        if stats != self.stats {
+            return Err(self.corrupt("its statistics are not true"));
+        }
+        Ok(())
+    }
+
+    fn verify_fragment(&self, order: &mut Order<bytes::Bytes>, fragment: Fragment<EncodedRow>) -> Result<()> {
+        let ordered = match fragment {
+            Fragment::Partition(header) => {
+                if !self.bloom.may_contain(header.key.token()) {
+                    return Err(self.corrupt("its filter denies a partition that is there"));
+                }
+                order.partition(header.key.token(), header.key.bytes().clone())
+            }
+            Fragment::Row(key, _) => order.row(key.bytes().clone()),
+            Fragment::Change(bound, deletion) => order.change(bound.bytes().clone(), deletion),
+        };
+        ordered.map_err(|reason| self.corrupt(reason))
+    }
+}
