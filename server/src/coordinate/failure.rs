@@ -1,0 +1,130 @@
+//! What went wrong, as the answer that says so.
+
+use trefoil::coordinator::{Consistency, FailureReason, ReadError, Unavailable, WriteError};
+use trefoil::model::NodeId;
+use trefoil_proto::v1;
+use trefoil_proto::v1::error_detail::Kind;
+
+use super::naming::NoStamp;
+
+/// The level of a request.
+pub(super) fn level(options: &v1::Options) -> Result<Consistency, v1::Error> {
+    match v1::Consistency::try_from(options.consistency) {
+        Ok(v1::Consistency::Unspecified | v1::Consistency::LocalQuorum) => Ok(Consistency::LocalQuorum),
+        Ok(v1::Consistency::One) => Ok(Consistency::One),
+        Ok(v1::Consistency::Two) => Ok(Consistency::Two),
+        Ok(v1::Consistency::Three) => Ok(Consistency::Three),
+        Ok(v1::Consistency::Quorum) => Ok(Consistency::Quorum),
+        Ok(v1::Consistency::All) => Ok(Consistency::All),
+        Ok(v1::Consistency::EachQuorum) => Ok(Consistency::EachQuorum),
+        Ok(v1::Consistency::LocalOne) => Ok(Consistency::LocalOne),
+        Err(_) => {
+            let reason = format!("consistency {} is not a level", options.consistency);
+            Err(v1::Error::invalid(v1::InvalidDetail::new(reason)))
+        }
+    }
+}
+
+fn level_to_proto(level: Consistency) -> i32 {
+    let level = match level {
+        Consistency::One => v1::Consistency::One,
+        Consistency::Two => v1::Consistency::Two,
+        Consistency::Three => v1::Consistency::Three,
+        Consistency::Quorum => v1::Consistency::Quorum,
+        Consistency::All => v1::Consistency::All,
+        Consistency::LocalOne => v1::Consistency::LocalOne,
+        Consistency::LocalQuorum => v1::Consistency::LocalQuorum,
+        Consistency::EachQuorum => v1::Consistency::EachQuorum,
+    };
+    level.into()
+}
+
+/// Too few replicas are alive.
+pub(super) fn unavailable(level: Consistency, unavailable: Unavailable) -> v1::Error {
+    v1::Error::unavailable(v1::UnavailableDetail {
+        consistency: level_to_proto(level),
+        required: unavailable.required,
+        alive: unavailable.alive,
+    })
+}
+
+/// A write that was begun and is not acknowledged.
+pub(super) fn write(level: Consistency, error: WriteError, name: impl Fn(usize) -> NodeId) -> v1::Error {
+    match error {
+        WriteError::Timeout { required, received } => timeout(level, required, received, v1::Outcome::Unknown),
+        WriteError::Failed { required, received, reasons } => {
+            replica_failure(level, required, received, &reasons, name, v1::Outcome::Unknown)
+        }
+    }
+}
+
+/// A read without an answer.
+pub(super) fn read(level: Consistency, error: ReadError, name: impl Fn(usize) -> NodeId) -> v1::Error {
+    match error {
+        ReadError::Timeout { required, received, .. } => timeout(level, required, received, v1::Outcome::NotApplied),
+        ReadError::Failed { required, received, reasons } => {
+            replica_failure(level, required, received, &reasons, name, v1::Outcome::NotApplied)
+        }
+    }
+}
+
+fn timeout(level: Consistency, required: u32, received: u32, outcome: v1::Outcome) -> v1::Error {
+    v1::Error::timeout(v1::TimeoutDetail { consistency: level_to_proto(level), required, received }, outcome)
+}
+
+fn replica_failure(
+    level: Consistency,
+    required: u32,
+    received: u32,
+    reasons: &[(usize, FailureReason)],
+    name: impl Fn(usize) -> NodeId,
+    outcome: v1::Outcome,
+) -> v1::Error {
+    let failures: Vec<v1::ReplicaFailure> = reasons
+        .iter()
+        .map(|(replica, reason)| v1::ReplicaFailure { node: name(*replica).0, reason: reason.name().to_owned() })
+        .collect();
+    let who: Vec<String> = failures.iter().map(|failure| format!("n{}: {}", failure.node, failure.reason)).collect();
+    let message = format!("{level} needs {required} replicas, {received} answered; {}", who.join(", "));
+    let detail = v1::ReplicaFailureDetail { consistency: level_to_proto(level), required, received, failures };
+    v1::Error::with(tonic::Code::Aborted, message, outcome, Kind::ReplicaFailure(detail))
+}
+
+/// No stamp can be given now.
+pub(super) fn no_stamp(no_stamp: &NoStamp) -> v1::Error {
+    match no_stamp {
+        NoStamp::Ceiling => v1::Error::overloaded("clock", std::time::Duration::from_millis(20)),
+        NoStamp::Behind(micros) => {
+            let message = format!(
+                "this node's clock is {} ms behind what it has promised or seen; writes wait until it has caught up",
+                micros / 1_000
+            );
+            v1::Error::new(tonic::Code::Unavailable, message, v1::Outcome::NotApplied)
+        }
+    }
+}
+
+/// What a failure between nodes is to the coordinator.
+pub(super) fn reason_of(failure: &v1::PeerFailure) -> FailureReason {
+    match failure.kind() {
+        v1::PeerFailureKind::Overloaded => FailureReason::Overloaded,
+        v1::PeerFailureKind::Unavailable | v1::PeerFailureKind::Corrupt | v1::PeerFailureKind::Unspecified => {
+            FailureReason::Storage
+        }
+        v1::PeerFailureKind::Invalid => FailureReason::Malformed,
+        v1::PeerFailureKind::Clock => FailureReason::Clock,
+        v1::PeerFailureKind::Expired => FailureReason::Expired,
+    }
+}
+
+/// A failure of the own replica as a peer is told.
+pub(super) fn to_peer(reason: FailureReason, message: String) -> v1::PeerFailure {
+    let kind = match reason {
+        FailureReason::Overloaded => v1::PeerFailureKind::Overloaded,
+        FailureReason::Storage | FailureReason::Disconnected | FailureReason::Stale => v1::PeerFailureKind::Unavailable,
+        FailureReason::Malformed => v1::PeerFailureKind::Invalid,
+        FailureReason::Clock => v1::PeerFailureKind::Clock,
+        FailureReason::Expired => v1::PeerFailureKind::Expired,
+    };
+    v1::PeerFailure { kind: kind.into(), message }
+}

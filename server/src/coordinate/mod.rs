@@ -1,0 +1,247 @@
+//! What a node does with requests: the thin shell around the state machines of [`trefoil::coordinator`].
+//!
+//! ```text
+//!   service ──begin──► Lane ──► Op in a slab ──► own replica (completion)  ┐
+//!                                            └─► Link to a peer (reply)    ├─► WriteOp / ReadOp ──► Reply
+//!                                            deadlines, swept              ┘
+//! ```
+//!
+//! A lane belongs to one runtime: a request lives and dies on the lane of its connection. There is no task, timer or
+//! channel per operation; what is under way is an entry of the lane's slab, found again by the id that replies and
+//! completions carry. Ids carry a generation, so that a late reply never meets another operation.
+//!
+//! **Invariants:** once a mutation was handed to any replica the operation owns it, whatever becomes of the caller (B073)
+//! · every operation is answered once, by its deadline · an error after that point says UNKNOWN.
+
+mod admission;
+mod failure;
+mod forward;
+mod naming;
+mod ops;
+mod pipe;
+mod read;
+mod request;
+mod served;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, RwLock};
+use trefoil::coordinator::{Distance, ReplicaMask, bit};
+use trefoil::metadata::ClusterState;
+use trefoil::model::{Identity, Keyspace, NodeId, Table};
+use trefoil::ring::{RegionNumber, Replicas};
+use trefoil_proto::v1;
+use trefoil_proto::v1::pipe_operation::Op as Operation;
+
+use crate::clock;
+use crate::peers::{self, Link, LinkEvents, Peers};
+use crate::replica::{Completion, Replica};
+
+pub use admission::Admission;
+pub use naming::{Naming, NoStamp};
+pub use pipe::{AnswerQueue, Answers};
+pub use request::{Kind, Reply};
+
+use ops::Ops;
+
+/// Limits of what one request may ask, from the configuration.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// For requests that bring no deadline.
+    pub timeout_default: Duration,
+    /// No request takes longer, whatever it asks.
+    pub timeout_max: Duration,
+    /// Rows of a page that names no number.
+    pub page_rows_default: u32,
+    /// Bytes of a page that names no number, and the most one may ask.
+    pub page_bytes_default: u32,
+    /// Largest mutation of one partition, encoded.
+    pub mutation_bytes_max: usize,
+}
+
+/// What all lanes of a node share.
+pub struct Shared {
+    /// Which node of which cluster.
+    pub identity: Identity,
+    /// The metadata that requests are served by: its tables are in the store.
+    pub cluster: ArcSwap<ClusterState>,
+    /// The other nodes.
+    pub peers: Arc<Peers>,
+    /// The node's own data.
+    pub replica: Arc<Replica>,
+    /// Names and stamps.
+    pub naming: Naming,
+    /// What is in flight.
+    pub admission: Arc<Admission>,
+    /// What one request may ask.
+    pub limits: Limits,
+    /// The start stamp of this run.
+    pub incarnation: u64,
+}
+
+/// One runtime's share of the coordination.
+pub struct Lane {
+    number: usize,
+    shared: Arc<Shared>,
+    ops: Mutex<Ops>,
+    links: RwLock<BTreeMap<NodeId, Arc<Link>>>,
+}
+
+/// A table with everything that routing a request to it needs.
+struct Place {
+    state: Arc<ClusterState>,
+    keyspace: Arc<Keyspace>,
+    table: Arc<Table>,
+}
+
+impl Shared {
+    /// This node as it greets others.
+    pub fn hello(&self) -> v1::Hello {
+        v1::Hello {
+            protocol_min: peers::PROTOCOL_MIN,
+            protocol_max: peers::PROTOCOL_MAX,
+            cluster_id: bytes::Bytes::copy_from_slice(self.identity.cluster.as_bytes()),
+            node_id: self.identity.node.0,
+            incarnation: self.incarnation,
+            epoch: Some(peers::epoch_to_proto(self.cluster.load().epoch())),
+            clock_us: clock::wall_us(),
+        }
+    }
+
+    fn alive_mask(&self, replicas: &Replicas) -> ReplicaMask {
+        let alive = self.peers.alive();
+        let live = replicas.nodes.iter().enumerate().filter(|(_, replica)| alive.contains(&replica.node));
+        live.fold(0, |mask, (at, _)| mask | bit(at))
+    }
+
+    fn own_region(&self, state: &ClusterState) -> RegionNumber {
+        // A node that is not in the ring holds nothing and is local to nothing.
+        state.ring().region_of(self.identity.node).unwrap_or(RegionNumber(u16::MAX))
+    }
+
+    fn distances(&self, state: &ClusterState, replicas: &Replicas) -> Vec<Distance> {
+        let own = state.ring().node(self.identity.node).map(|node| &node.zone);
+        let distance = |id: NodeId| match (own, state.ring().node(id).map(|node| &node.zone)) {
+            _ if id == self.identity.node => Distance::Own,
+            (Some(own), Some(zone)) if own == zone => Distance::Zone,
+            (Some(own), Some(zone)) if own.region == zone.region => Distance::Region,
+            _ => Distance::Remote,
+        };
+        replicas.nodes.iter().map(|replica| distance(replica.node)).collect()
+    }
+}
+
+impl Lane {
+    /// A lane with nothing under way and no links yet.
+    pub fn new(number: usize, shared: Arc<Shared>) -> Arc<Lane> {
+        Arc::new(Lane { number, shared, ops: Mutex::default(), links: RwLock::default() })
+    }
+
+    /// What all lanes share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Begins an operation of a client; the answer goes to `reply`. Never blocks.
+    pub fn begin(self: &Arc<Self>, operation: Operation, timeout: Option<Duration>, reply: Reply) {
+        let limits = &self.shared.limits;
+        let timeout = timeout.unwrap_or(limits.timeout_default).min(limits.timeout_max);
+        let deadline = clock::after(timeout);
+        match operation {
+            Operation::Mutate(request) => self.mutate(request, deadline, reply, 0),
+            Operation::Batch(request) => self.batch(request, deadline, reply),
+            Operation::Read(request) => self.read(request, deadline, reply),
+        }
+    }
+
+    /// Takes in what became of work of the own replica.
+    pub fn complete(self: &Arc<Self>, completions: Vec<Completion>) {
+        for completion in completions {
+            self.on_completion(completion);
+        }
+    }
+
+    /// Answers what has passed its deadline; to be called some hundred times a second.
+    pub fn sweep(self: &Arc<Self>) {
+        let expired = self.ops.lock().expired(clock::now());
+        for id in expired {
+            self.expire(id);
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_idle(&self) -> bool {
+        self.ops.lock().is_empty()
+    }
+
+    /// The members that this lane is linked to.
+    pub fn linked(&self) -> BTreeSet<NodeId> {
+        self.links.read().keys().copied().collect()
+    }
+
+    /// Adds a link.
+    pub fn add_link(&self, link: Arc<Link>) {
+        self.links.write().insert(link.node, link);
+    }
+
+    /// Tells all peers at once that this node is there, and its metadata epoch.
+    pub fn ping_all(&self) {
+        let hello = self.shared.hello();
+        for link in self.links.read().values() {
+            link.ping(v1::Ping { clock_us: hello.clock_us, epoch: hello.epoch });
+        }
+    }
+
+    fn link(&self, node: NodeId) -> Option<Arc<Link>> {
+        self.links.read().get(&node).cloned()
+    }
+
+    /// The table that a request names.
+    fn place(&self, reference: Option<&v1::TableRef>) -> Result<Place, v1::Error> {
+        let Some(reference) = reference else {
+            return Err(v1::Error::invalid(v1::InvalidDetail::new("the request names no table")));
+        };
+        let state = self.shared.cluster.load_full();
+        let not_found = |what: &str| {
+            let invalid = v1::InvalidDetail::new(what).table(&reference.keyspace, &reference.name);
+            v1::Error::not_found(invalid)
+        };
+        let keyspace =
+            state.keyspace_named(&reference.keyspace).ok_or_else(|| not_found("there is no such keyspace"))?;
+        let table = state
+            .table_named(&reference.keyspace, &reference.name)
+            .ok_or_else(|| not_found("there is no such table"))?;
+        if !trefoil_proto::convert::schema::fits(reference, table) {
+            return Err(v1::Error::schema_mismatch(v1::SchemaMismatchDetail {
+                table_id: trefoil_proto::convert::schema::table_id(table.id),
+                version: table.version,
+                epoch: Some(peers::epoch_to_proto(state.epoch())),
+            }));
+        }
+        let (keyspace, table) = (keyspace.clone(), table.clone());
+        Ok(Place { state, keyspace, table })
+    }
+}
+
+impl LinkEvents for LaneHandle {
+    fn replies(&self, peer: NodeId, replies: Vec<v1::PeerReply>) {
+        for reply in replies {
+            self.0.on_reply(peer, reply);
+        }
+    }
+
+    fn lost(&self, peer: NodeId) {
+        self.0.on_lost(peer);
+    }
+
+    fn hello(&self) -> v1::Hello {
+        self.0.shared.hello()
+    }
+}
+
+/// A lane as its links see it.
+pub struct LaneHandle(pub Arc<Lane>);

@@ -1,0 +1,521 @@
+//! Reads that this node coordinates: one request becomes as many read commands as its page takes.
+//!
+//! ```text
+//!   request ─► targets ─► a scan: runs of vnodes with the same replicas ─► ReadOp ─► Assembler ─┬─► page
+//!                ▲                                                                               │
+//!                └──────────── next command: from where the answer ended, or the next target ◄───┘
+//! ```
+//!
+//! Every command has an id of its own in the slab, so that a late reply to one never meets the next.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message;
+use trefoil::codec::{Record, RecordKind};
+use trefoil::coordinator::{
+    Assembler, Consistency, Extent, FailureReason, Next, PageLimits, PagingState, ReadAction, ReadOp, Requirement,
+    Resume, nearest_first,
+};
+use trefoil::model::{
+    Instant, Mutation, NodeId, Page, PagePosition, ReadCommand, Slice, Stamp, Target, Token, TokenRange, Vnode,
+};
+use trefoil::ring::{Replica as RingReplica, Replicas};
+use trefoil_proto::convert::{answer::Projector, peer as convert, read as parts};
+use trefoil_proto::v1;
+use trefoil_proto::v1::pipe_answer::Result as Answer;
+
+use super::ops::Op;
+use super::request::{Kind, Reply, Request};
+use super::write::timeout_ms;
+use super::{Lane, Place, failure};
+use crate::clock;
+use crate::replica::{Ticket, WriteJob};
+
+/// Commands that one page may take before it is answered as far as it got.
+const COMMANDS_MAX: u32 = 64;
+
+/// A read under way.
+pub(super) struct ReadSession {
+    request: Request,
+    place: Place,
+    level: Consistency,
+    parts: parts::ReadParts,
+    fingerprint: u64,
+    now_s: i64,
+    rows_left: Option<u64>,
+    assembler: Assembler,
+    /// The target being read, by its index.
+    target: usize,
+    /// Where the next command of the target begins.
+    after: Option<PagePosition>,
+    /// For a scan: the tokens that no command has covered yet.
+    remaining: TokenRange,
+    commands: u32,
+    round: Option<Round>,
+}
+
+/// One command and the replicas it is asked of.
+struct Round {
+    op: ReadOp,
+    nodes: Vec<RingReplica>,
+    placement: u64,
+    /// For a scan: the tokens it covers.
+    run: Option<TokenRange>,
+    /// Writes back to each replica that are not acknowledged yet.
+    repairs: Vec<(usize, usize)>,
+}
+
+/// Something that happened to a command.
+enum Event {
+    Page(NodeId, Page),
+    Failed(NodeId, FailureReason),
+    Repaired(NodeId),
+    Expired,
+}
+
+impl ReadSession {
+    pub(super) fn deadline(&self) -> Instant {
+        self.request.deadline
+    }
+
+    pub(super) fn waits_for(&self, node: NodeId) -> bool {
+        // Failing a replica that is not waited for changes nothing.
+        self.round.as_ref().is_some_and(|round| round.nodes.iter().any(|replica| replica.node == node))
+    }
+}
+
+impl Lane {
+    /// A page of a read.
+    pub(super) fn read(self: &Arc<Self>, request: v1::ReadRequest, deadline: Instant, reply: Reply) {
+        let permit = match self.shared.admission.admit(request.encoded_len()) {
+            Ok(permit) => permit,
+            Err(error) => return Request::new(Kind::Read, reply, deadline, Bytes::new(), None).fail(error),
+        };
+        let request_id = request.options.as_ref().map(|options| options.request_id.clone()).unwrap_or_default();
+        let under_way = Request::new(Kind::Read, reply, deadline, request_id, Some(permit));
+        match self.plan_read(request) {
+            Ok(plan) => {
+                let session = Box::new(plan.begin(under_way));
+                self.next_command(session);
+            }
+            Err(error) => under_way.fail(error),
+        }
+    }
+
+    fn plan_read(&self, request: v1::ReadRequest) -> Result<Plan, v1::Error> {
+        let options = request.options.clone().unwrap_or_default();
+        let level = failure::level(&options)?;
+        // An observed stamp that is not credible is no reason to refuse a read.
+        let _ = self.shared.naming.observe(Stamp(options.observed_stamp));
+        let place = self.place(request.table.as_ref())?;
+        let invalid =
+            |invalid: v1::InvalidDetail| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name));
+        let fingerprint = fingerprint(&request, &place);
+        let paging = match request.paging_state.is_empty() {
+            true => None,
+            false => Some(
+                PagingState::decode(&request.paging_state, fingerprint)
+                    .map_err(|error| invalid(v1::InvalidDetail::from_core(&error)))?,
+            ),
+        };
+        let parts = parts::read(request, &place.table).map_err(invalid)?;
+        let limits = &self.shared.limits;
+        let rows_left = paging.as_ref().map_or(parts.limit, |state| state.rows_left);
+        let page_rows = if parts.page_rows == 0 { limits.page_rows_default } else { parts.page_rows };
+        let page_rows = rows_left.map_or(page_rows, |left| page_rows.min(u32::try_from(left).unwrap_or(u32::MAX)));
+        let page_bytes = match parts.page_bytes {
+            0 => limits.page_bytes_default,
+            bytes => bytes.min(limits.page_bytes_default),
+        };
+        let page = PageLimits {
+            rows: page_rows.max(1),
+            bytes: u64::from(page_bytes),
+            rows_per_partition: parts.per_partition_limit,
+        };
+        Ok(Plan { place, level, parts, fingerprint, rows_left, page, paging })
+    }
+
+    /// Sends the next command of the session, or answers it.
+    fn next_command(self: &Arc<Self>, mut session: Box<ReadSession>) {
+        let Some(target) = session.parts.targets.get(session.target).cloned() else {
+            return self.answer_page(session, None);
+        };
+        if session.commands >= COMMANDS_MAX {
+            let resume = session.after.clone().map(|position| session.assembler.pause(position));
+            return self.answer_page(session, Some(resume));
+        }
+        session.commands += 1;
+        let whole = target.slices == [Slice::all()];
+        session.assembler.begin_target(if whole { Extent::WholePartitions } else { Extent::Slices });
+        let (target, replicas, run) = self.route(&session, target.target);
+        let command = Arc::new(ReadCommand {
+            table: session.place.table.id,
+            target,
+            slices: session.parts.targets[session.target].slices.clone(),
+            direction: session.parts.direction,
+            after: session.after.clone(),
+            now_s: session.now_s,
+            limit_rows: session.assembler.wanted(),
+            limit_bytes: self.shared.limits.page_bytes_default,
+        });
+        let state = &session.place.state;
+        let regions: Vec<u16> = replicas.nodes.iter().map(|replica| replica.region.0).collect();
+        let requirement = Requirement::new(session.level, &regions, self.shared.own_region(state).0);
+        let distances = self.shared.distances(state, &replicas);
+        let order = nearest_first(&distances, self.shared.alive_mask(&replicas), session.commands as usize);
+        let mut actions = Vec::new();
+        match ReadOp::start(command, requirement, &order, &mut actions) {
+            Ok(op) => {
+                let round =
+                    Round { op, nodes: replicas.nodes, placement: replicas.placement, run, repairs: Vec::new() };
+                session.round = Some(round);
+                let id = self.ops.lock().insert(Op::Stepping);
+                self.carry_out(session, id, actions);
+            }
+            Err(unavailable) => {
+                let error = failure::unavailable(session.level, unavailable);
+                session.request.fail(error);
+            }
+        }
+    }
+
+    /// Who holds the target. For a scan: the longest run of vnodes from where it stands that have the same replicas.
+    fn route(&self, session: &ReadSession, target: Target) -> (Target, Replicas, Option<TokenRange>) {
+        let ring = session.place.state.ring();
+        let bits = ring.vnode_bits();
+        if let Target::Partition(key) = &target {
+            let replicas = ring.replicas(&session.place.keyspace, key.token());
+            return (target, replicas, None);
+        }
+        let first = session.remaining.after.map_or(Token(i64::MIN), |after| Token(after.0.saturating_add(1)));
+        let mut vnode = bits.vnode(first);
+        let mut replicas = ring.replicas_of(&session.place.keyspace, vnode);
+        let last = session.remaining.up_to.map_or(Vnode(bits.count() - 1), |up_to| bits.vnode(up_to));
+        while vnode < last {
+            let next = ring.replicas_of(&session.place.keyspace, Vnode(vnode.0 + 1));
+            if next.nodes != replicas.nodes {
+                break;
+            }
+            vnode = next.vnode;
+        }
+        let end = bits.range(vnode).up_to;
+        let up_to = match (end, session.remaining.up_to) {
+            (Some(end), Some(up_to)) => Some(end.min(up_to)),
+            (end, up_to) => end.or(up_to),
+        };
+        // A run covers vnodes of different placements; only reads of one partition bear a placement number so far.
+        replicas.placement = 0;
+        let run = TokenRange { after: session.remaining.after, up_to };
+        (Target::Scan(run), replicas, Some(run))
+    }
+
+    /// Does what the read wants done until it waits for somebody else, and puts it under way.
+    ///
+    /// Meanwhile its slot says [`Op::Stepping`]: replies come on this lane's own thread, so none comes in between.
+    fn carry_out(self: &Arc<Self>, mut session: Box<ReadSession>, id: u64, mut actions: Vec<ReadAction>) {
+        loop {
+            let mut events = Vec::new();
+            let mut answer = None;
+            for action in actions.drain(..) {
+                match action {
+                    ReadAction::Ask(replica) => self.ask(&mut session, id, replica, &mut events),
+                    ReadAction::Repair(replica, mutations) => {
+                        self.repair(&mut session, id, replica, mutations, &mut events);
+                    }
+                    ReadAction::Answer(result) => answer = Some(result),
+                }
+            }
+            if let Some(result) = answer {
+                self.ops.lock().remove(id);
+                return self.take_answer(session, result);
+            }
+            if events.is_empty() {
+                break;
+            }
+            for event in events {
+                step(&mut session, event, &mut actions);
+            }
+        }
+        self.ops.lock().replace(id, Op::Read(session));
+    }
+
+    fn ask(&self, session: &mut ReadSession, id: u64, replica: usize, events: &mut Vec<Event>) {
+        let Some(round) = &session.round else { return };
+        let node = round.nodes[replica].node;
+        let deadline = session.request.deadline;
+        if node == self.shared.identity.node {
+            let ticket = Ticket { lane: self.number, id };
+            match self.shared.replica.read(round.op.command(), deadline, ticket) {
+                Some(Ok(page)) => events.push(Event::Page(node, page)),
+                Some(Err((reason, text))) => {
+                    tracing::debug!(reason = text, "the own replica refused a read");
+                    events.push(Event::Failed(node, reason));
+                }
+                None => {}
+            }
+            return;
+        }
+        let operation = v1::PeerOperation {
+            id,
+            timeout_ms: timeout_ms(deadline),
+            placement: round.placement,
+            op: Some(v1::peer_operation::Op::Read(convert::read_operation(round.op.command()))),
+        };
+        if let Err(reason) = self.link(node).ok_or(FailureReason::Disconnected).and_then(|link| link.send(operation)) {
+            events.push(Event::Failed(node, reason));
+        }
+    }
+
+    /// Writes back to a replica what it lacks, as data without a name.
+    fn repair(
+        &self,
+        session: &mut ReadSession,
+        id: u64,
+        replica: usize,
+        mutations: Vec<Mutation>,
+        events: &mut Vec<Event>,
+    ) {
+        crate::metrics::read_repair(mutations.len());
+        let deadline = session.request.deadline;
+        let Some(round) = &mut session.round else { return };
+        let node = round.nodes[replica].node;
+        round.repairs.push((replica, mutations.len()));
+        let kind = RecordKind::Nameless { composer: self.shared.identity.node, known_through: Stamp(0) };
+        let made_at = Stamp(clock::wall_us());
+        let ring = session.place.state.ring();
+        for mutation in mutations {
+            let placement = ring.placement(ring.vnode_bits().vnode(mutation.key.token()));
+            let record = Record::encode(kind, session.place.keyspace.id, made_at, &mutation);
+            if node == self.shared.identity.node {
+                let durability = session.place.table.options.durability;
+                let ticket = Ticket { lane: self.number, id };
+                self.shared.replica.submit(WriteJob { record: record.bytes, durability, deadline, ticket });
+                continue;
+            }
+            let operation = v1::PeerOperation {
+                id,
+                timeout_ms: timeout_ms(deadline),
+                placement,
+                op: Some(v1::peer_operation::Op::Write(record.bytes)),
+            };
+            let sent = self.link(node).ok_or(FailureReason::Disconnected).and_then(|link| link.send(operation));
+            if let Err(reason) = sent {
+                events.push(Event::Failed(node, reason));
+                return;
+            }
+        }
+    }
+
+    pub(super) fn read_page(self: &Arc<Self>, id: u64, node: NodeId, page: Page) {
+        self.read_event(id, Event::Page(node, page));
+    }
+
+    pub(super) fn read_failed(self: &Arc<Self>, id: u64, node: NodeId, reason: FailureReason) {
+        self.read_event(id, Event::Failed(node, reason));
+    }
+
+    pub(super) fn repair_acknowledged(self: &Arc<Self>, id: u64, node: NodeId) {
+        self.read_event(id, Event::Repaired(node));
+    }
+
+    pub(super) fn read_expired(self: &Arc<Self>, id: u64) {
+        self.read_event(id, Event::Expired);
+    }
+
+    fn read_event(self: &Arc<Self>, id: u64, event: Event) {
+        let mut ops = self.ops.lock();
+        let Some(Op::Read(session)) = ops.get(id) else { return };
+        let mut actions = Vec::new();
+        step(session, event, &mut actions);
+        if actions.is_empty() {
+            return;
+        }
+        // The same command goes on under the same id unless it is over.
+        let Some(Op::Read(session)) = ops.replace(id, Op::Stepping) else { return };
+        drop(ops);
+        self.carry_out(session, id, actions);
+    }
+
+    /// A command is over.
+    fn take_answer(
+        self: &Arc<Self>,
+        mut session: Box<ReadSession>,
+        result: Result<trefoil::coordinator::ReadAnswer, trefoil::coordinator::ReadError>,
+    ) {
+        let Some(round) = session.round.take() else { return };
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(error) => {
+                let error = failure::read(session.level, error, |at| round.nodes[at].node);
+                return session.request.fail(error);
+            }
+        };
+        match session.assembler.take(answer) {
+            Err(error) => {
+                let text = format!("the answer of the replicas cannot be read: {error}");
+                session.request.fail(v1::Error::new(tonic::Code::DataLoss, text, v1::Outcome::NotApplied));
+            }
+            Ok(Next::PageFull(resume)) => self.answer_page(session, Some(Some(resume))),
+            Ok(Next::ReadAfter(position)) => {
+                session.after = Some(position);
+                self.next_command(session);
+            }
+            Ok(Next::Complete) => self.next_target(session, round.run),
+        }
+    }
+
+    /// The command covered all it asked for: the next run of a scan, or the next target.
+    fn next_target(self: &Arc<Self>, mut session: Box<ReadSession>, run: Option<TokenRange>) {
+        session.after = None;
+        let scan_goes_on = match run {
+            Some(run) if run.up_to != session.remaining.up_to && run.up_to.is_some() => {
+                session.remaining.after = run.up_to;
+                true
+            }
+            _ => false,
+        };
+        if !scan_goes_on {
+            session.target += 1;
+            session.remaining = session.parts.targets.get(session.target).map_or(TokenRange::ALL, tokens_of);
+            if session.target < session.parts.targets.len() && session.assembler.is_full() {
+                return self.answer_page(session, Some(None));
+            }
+        }
+        self.next_command(session);
+    }
+
+    /// Answers the page. `next`: `None` if it is the last; else where the next one begins within the present target.
+    fn answer_page(&self, session: Box<ReadSession>, next: Option<Option<Resume>>) {
+        let ReadSession { request, place, parts, fingerprint, now_s, rows_left, assembler, target, .. } = *session;
+        let results = assembler.into_rows();
+        let rows_left = rows_left.map(|left| left.saturating_sub(results.len() as u64));
+        let paging_state = match next {
+            Some(resume) if rows_left != Some(0) => {
+                PagingState { target: target as u32, resume, rows_left }.encode(fingerprint)
+            }
+            _ => Bytes::new(),
+        };
+        let projector = Projector::new(&place.table, &parts.projection, now_s);
+        match rows(&projector, &results) {
+            Ok(rows) => request.finish(Answer::Page(v1::ReadPage {
+                columns: projector.columns(),
+                rows,
+                paging_state,
+                stamp: clock::wall_us(),
+                table_version: place.table.version,
+            })),
+            Err(error) => {
+                let text = format!("stored keys do not fit the table: {error}");
+                request.fail(v1::Error::new(tonic::Code::DataLoss, text, v1::Outcome::NotApplied));
+            }
+        }
+    }
+}
+
+/// A read that was checked and is not begun yet.
+struct Plan {
+    place: Place,
+    level: Consistency,
+    parts: parts::ReadParts,
+    fingerprint: u64,
+    rows_left: Option<u64>,
+    page: PageLimits,
+    paging: Option<PagingState>,
+}
+
+impl Plan {
+    fn begin(self, request: Request) -> ReadSession {
+        let now_s = clock::wall_us().div_euclid(1_000_000);
+        let resume = self.paging.as_ref().and_then(|state| state.resume.as_ref());
+        let assembler = Assembler::new(self.page, now_s, resume);
+        let target = self.paging.as_ref().map_or(0, |state| state.target as usize);
+        let after = resume.map(|resume| resume.position.clone());
+        let mut remaining = self.parts.targets.get(target).map_or(TokenRange::ALL, tokens_of);
+        if let Some(position) = &after {
+            // Partitions before the position have been answered; the one it lies in may go on.
+            remaining.after = position.partition.token().0.checked_sub(1).map(Token).max(remaining.after);
+        }
+        ReadSession {
+            request,
+            place: self.place,
+            level: self.level,
+            parts: self.parts,
+            fingerprint: self.fingerprint,
+            now_s,
+            rows_left: self.rows_left,
+            assembler,
+            target,
+            after,
+            remaining,
+            commands: 0,
+            round: None,
+        }
+    }
+}
+
+fn tokens_of(target: &parts::ReadTarget) -> TokenRange {
+    match &target.target {
+        Target::Scan(range) => *range,
+        Target::Partition(_) => TokenRange::ALL,
+    }
+}
+
+/// One step of the state machine.
+fn step(session: &mut ReadSession, event: Event, actions: &mut Vec<ReadAction>) {
+    let Some(round) = &mut session.round else { return };
+    let index_of = |node: NodeId| round.nodes.iter().position(|replica| replica.node == node);
+    match event {
+        Event::Page(node, page) => {
+            if let Some(replica) = index_of(node) {
+                round.op.page(replica, page, actions);
+            }
+        }
+        Event::Failed(node, reason) => {
+            if let Some(replica) = index_of(node) {
+                round.op.fail(replica, reason, actions);
+            }
+        }
+        Event::Repaired(node) => {
+            let Some(replica) = index_of(node) else { return };
+            let Some((_, left)) = round.repairs.iter_mut().find(|(at, _)| *at == replica) else { return };
+            *left -= 1;
+            if *left == 0 {
+                round.op.repaired(replica, actions);
+            }
+        }
+        Event::Expired => round.op.expire(actions),
+    }
+}
+
+/// What must stay the same from page to page: everything but options, sizes of pages and the state itself.
+fn fingerprint(request: &v1::ReadRequest, place: &Place) -> u64 {
+    let same = v1::ReadRequest {
+        options: None,
+        page_rows: 0,
+        page_bytes: 0,
+        paging_state: Bytes::new(),
+        table: None,
+        ..request.clone()
+    };
+    let mut bytes = same.encode_to_vec();
+    bytes.extend_from_slice(place.table.id.0.as_bytes());
+    Token::of(&bytes).0 as u64
+}
+
+fn rows(projector: &Projector<'_>, results: &[trefoil::coordinator::ResultRow]) -> trefoil::Result<Vec<v1::Row>> {
+    let mut rows = Vec::with_capacity(results.len());
+    let mut partition: Option<(&trefoil::model::PartitionKey, Vec<v1::Value>)> = None;
+    for result in results {
+        if partition.as_ref().is_none_or(|(key, _)| **key != result.partition) {
+            partition = Some((&result.partition, projector.partition(&result.partition)?));
+        }
+        let Some((_, values)) = &partition else { continue };
+        rows.push(match (&result.clustering, &result.static_row) {
+            (Some(key), static_row) => projector.row(values, key, &result.row, static_row.as_deref())?,
+            (None, Some(static_row)) => projector.static_row(values, static_row),
+            (None, None) => continue,
+        });
+    }
+    Ok(rows)
+}

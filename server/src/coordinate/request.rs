@@ -1,0 +1,158 @@
+//! A request of a client while it is under way: where its answer goes, what it holds, and what is noted when it ends.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use trefoil::model::Instant;
+use trefoil_proto::v1;
+use trefoil_proto::v1::pipe_answer::Result as Answer;
+
+use super::admission::Permit;
+use super::pipe::AnswerQueue;
+use crate::clock;
+use crate::metrics;
+use crate::peers::ReplyQueue;
+
+/// Requests that take longer are logged.
+const SLOW_US: u64 = 500_000;
+
+/// What a request does, for metrics and logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A mutation of one partition.
+    Mutate,
+    /// A batch.
+    Batch,
+    /// One page.
+    Read,
+}
+
+impl Kind {
+    /// The word in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Mutate => "mutate",
+            Kind::Batch => "batch",
+            Kind::Read => "read",
+        }
+    }
+}
+
+/// Where an answer goes.
+pub enum Reply {
+    /// To a unary call.
+    Unary(oneshot::Sender<Answer>),
+    /// To a Pipe, under the id its client chose.
+    Pipe(Arc<AnswerQueue>, u64),
+    /// To the node that handed the request on.
+    Peer(ReplyQueue, u64),
+    /// To its place in a batch.
+    Part(Arc<Batch>, usize),
+}
+
+/// A request under way.
+pub struct Request {
+    reply: Reply,
+    kind: Kind,
+    started: Instant,
+    request_id: Bytes,
+    /// Not answered later than this.
+    pub deadline: Instant,
+    /// Held until the answer; parts of a batch share the batch's.
+    _permit: Option<Permit>,
+}
+
+impl Request {
+    /// A request that has been admitted.
+    pub fn new(kind: Kind, reply: Reply, deadline: Instant, request_id: Bytes, permit: Option<Permit>) -> Request {
+        Request { reply, kind, started: clock::now(), request_id, deadline, _permit: permit }
+    }
+
+    /// Sends the answer.
+    pub fn finish(self, answer: Answer) {
+        let elapsed_us = clock::now().since_us(self.started);
+        let code = match &answer {
+            Answer::Error(error) => error.status_code(),
+            _ => tonic::Code::Ok,
+        };
+        if !matches!(self.reply, Reply::Part(..)) {
+            metrics::request(self.kind, code, elapsed_us);
+        }
+        if elapsed_us > SLOW_US {
+            tracing::warn!(
+                kind = self.kind.name(),
+                request_id = %self.request_id.escape_ascii(),
+                elapsed_ms = elapsed_us / 1_000,
+                outcome = ?code,
+                "slow operation"
+            );
+        }
+        self.reply.send(answer);
+    }
+
+    /// Answers with an error.
+    pub fn fail(self, error: v1::Error) {
+        self.finish(Answer::Error(error));
+    }
+}
+
+impl Reply {
+    /// Sends the answer; nobody may be left to take it.
+    pub fn send(self, answer: Answer) {
+        match self {
+            Reply::Unary(sender) => drop(sender.send(answer)),
+            Reply::Pipe(queue, id) => queue.push(v1::PipeAnswer { id, result: Some(answer) }),
+            Reply::Peer(queue, id) => queue.send(v1::PeerReply {
+                id,
+                result: Some(v1::peer_reply::Result::Answer(v1::PipeAnswer { id: 0, result: Some(answer) })),
+            }),
+            Reply::Part(batch, part) => batch.part_done(part, answer),
+        }
+    }
+}
+
+/// A batch whose parts, one per partition, are under way by themselves.
+pub struct Batch {
+    state: Mutex<BatchState>,
+}
+
+struct BatchState {
+    request: Option<Request>,
+    /// For each mutation of the request, its part.
+    parts: Vec<usize>,
+    results: Vec<Option<v1::batch_item::Result>>,
+    open: usize,
+}
+
+impl Batch {
+    /// A batch of mutations that belong to these parts.
+    pub fn new(request: Request, parts: Vec<usize>) -> Arc<Batch> {
+        let count = parts.iter().max().map_or(0, |last| last + 1);
+        let results = (0..count).map(|_| None).collect();
+        Arc::new(Batch { state: Mutex::new(BatchState { request: Some(request), parts, results, open: count }) })
+    }
+
+    fn part_done(&self, part: usize, answer: Answer) {
+        let mut state = self.state.lock();
+        state.results[part] = Some(match answer {
+            Answer::Write(write) => v1::batch_item::Result::Write(write),
+            Answer::Error(error) => v1::batch_item::Result::Error(error),
+            Answer::Batch(_) | Answer::Page(_) => {
+                let text = "a part of a batch was answered with something else";
+                v1::batch_item::Result::Error(v1::Error::new(tonic::Code::Internal, text, v1::Outcome::Unknown))
+            }
+        });
+        state.open -= 1;
+        if state.open > 0 {
+            return;
+        }
+        let item = |part: &usize| v1::BatchItem { result: state.results[*part].clone() };
+        let items = state.parts.iter().map(item).collect();
+        if let Some(request) = state.request.take() {
+            drop(state);
+            request.finish(Answer::Batch(v1::BatchResult { items }));
+        }
+    }
+}

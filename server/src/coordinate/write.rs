@@ -1,0 +1,244 @@
+//! Writes that this node coordinates.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use trefoil::codec::{Record, RecordKind};
+use trefoil::coordinator::{FailureReason, Requirement, WriteError, WriteOp, indices};
+use trefoil::model::{Instant, NodeId, PartitionKey, Stamp, Timestamp};
+use trefoil::ring::{Replica as RingReplica, Replicas};
+use trefoil_proto::convert::{key, mutation};
+use trefoil_proto::v1;
+use trefoil_proto::v1::pipe_answer::Result as Answer;
+
+use super::ops::Op;
+use super::request::{Batch, Kind, Reply, Request};
+use super::{Lane, Place, failure};
+use crate::clock;
+use crate::replica::{Ticket, WriteJob};
+
+/// How often a mutation is handed on at most.
+pub(super) const HOPS_MAX: u32 = 3;
+
+/// A write under way.
+pub(super) struct Write {
+    op: WriteOp,
+    nodes: Vec<RingReplica>,
+    placement: u64,
+    request: Option<Request>,
+    level: trefoil::coordinator::Consistency,
+    result: v1::WriteResult,
+    pub(super) deadline: Instant,
+}
+
+impl Write {
+    pub(super) fn waits_for(&self, node: NodeId) -> bool {
+        self.index_of(node).is_some_and(|replica| self.op.outstanding() >> replica & 1 == 1)
+    }
+
+    fn index_of(&self, node: NodeId) -> Option<usize> {
+        self.nodes.iter().position(|replica| replica.node == node)
+    }
+
+    fn answer(&mut self, outcome: Option<Result<(), WriteError>>) {
+        let Some(outcome) = outcome else { return };
+        let Some(request) = self.request.take() else { return };
+        match outcome {
+            Ok(()) => request.finish(Answer::Write(self.result)),
+            Err(error) => request.fail(failure::write(self.level, error, |at| self.nodes[at].node)),
+        }
+    }
+}
+
+impl Lane {
+    /// A mutation of one partition. `hops`: how often it has been handed on.
+    pub(super) fn mutate(self: &Arc<Self>, request: v1::MutateRequest, deadline: Instant, reply: Reply, hops: u32) {
+        let permit = match self.shared.admission.admit(request.encoded_len()) {
+            Ok(permit) => permit,
+            Err(error) => return Request::new(Kind::Mutate, reply, deadline, Bytes::new(), None).fail(error),
+        };
+        let options = request.options.unwrap_or_default();
+        let request_id = options.request_id.clone();
+        let under_way = Request::new(Kind::Mutate, reply, deadline, request_id, Some(permit));
+        match request.mutation {
+            Some(mutation) => self.write_partition(mutation, options, under_way, hops),
+            None => under_way.fail(v1::Error::invalid(v1::InvalidDetail::new("the request has no mutation"))),
+        }
+    }
+
+    /// Mutations of several partitions: those of one partition of one table are one write.
+    pub(super) fn batch(self: &Arc<Self>, request: v1::BatchRequest, deadline: Instant, reply: Reply) {
+        let permit = match self.shared.admission.admit(request.encoded_len()) {
+            Ok(permit) => permit,
+            Err(error) => return Request::new(Kind::Batch, reply, deadline, Bytes::new(), None).fail(error),
+        };
+        let options = request.options.unwrap_or_default();
+        let request_id = options.request_id.clone();
+        let under_way = Request::new(Kind::Batch, reply, deadline, request_id.clone(), Some(permit));
+        if request.mutations.is_empty() {
+            return under_way.fail(v1::Error::invalid(v1::InvalidDetail::new("the batch has no mutations")));
+        }
+        let (merged, parts) = group_by_partition(request.mutations);
+        let batch = Batch::new(under_way, parts);
+        for (part, mutation) in merged.into_iter().enumerate() {
+            let reply = Reply::Part(batch.clone(), part);
+            let part = Request::new(Kind::Mutate, reply, deadline, request_id.clone(), None);
+            self.write_partition(mutation, options.clone(), part, 0);
+        }
+    }
+
+    fn write_partition(self: &Arc<Self>, mutation: v1::Mutation, options: v1::Options, request: Request, hops: u32) {
+        let planned = self.place(mutation.table.as_ref()).and_then(|place| {
+            let key = key::partition_key(mutation.partition.clone(), &place.table)
+                .map_err(|invalid| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name)))?;
+            Ok((place, key))
+        });
+        let (place, key) = match planned {
+            Ok(planned) => planned,
+            Err(error) => return request.fail(error),
+        };
+        let replicas = place.state.ring().replicas(&place.keyspace, key.token());
+        if !replicas.contains(self.shared.identity.node) {
+            return self.forward(&place, &replicas, mutation, options, request, hops);
+        }
+        match self.start_write(&place, key, replicas, mutation.changes, &options, &request) {
+            Ok((write, record)) => self.send_write(*write, record, place, request),
+            Err(error) => request.fail(error),
+        }
+    }
+
+    /// Checks, names, stamps and encodes the mutation.
+    fn start_write(
+        &self,
+        place: &Place,
+        key: PartitionKey,
+        replicas: Replicas,
+        changes: Vec<v1::Change>,
+        options: &v1::Options,
+        request: &Request,
+    ) -> Result<(Box<Write>, Record), v1::Error> {
+        let level = failure::level(options)?;
+        let regions: Vec<u16> = replicas.nodes.iter().map(|replica| replica.region.0).collect();
+        let requirement = Requirement::new(level, &regions, self.shared.own_region(&place.state).0);
+        let op = WriteOp::start(requirement, self.shared.alive_mask(&replicas))
+            .map_err(|unavailable| failure::unavailable(level, unavailable))?;
+        let mut turn =
+            self.shared.naming.turn(Stamp(options.observed_stamp)).map_err(|no_stamp| failure::no_stamp(&no_stamp))?;
+        let context = mutation::WriteContext {
+            table: &place.table,
+            stamp: turn.stamp,
+            default_timestamp: options.default_timestamp_us.map(Timestamp),
+        };
+        let mutation = mutation::mutation(&context, key, changes)
+            .map_err(|invalid| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name)))?;
+        let (stamp, timestamp) = (turn.stamp, context.timestamp());
+        let name = turn.name(place.keyspace.id, replicas.vnode);
+        let record = Record::encode(RecordKind::Named(name), place.keyspace.id, stamp, &mutation);
+        drop(turn);
+        let (size, size_max) = (record.bytes.len(), self.shared.limits.mutation_bytes_max);
+        if size > size_max {
+            // The name stays void: no replica will ever report it.
+            let reason =
+                format!("the mutation takes {size} bytes, at most {size_max} are possible; write it in several");
+            let invalid = v1::InvalidDetail::new(reason).table(&place.keyspace.name, &place.table.name);
+            return Err(v1::Error::invalid(invalid));
+        }
+        let write = Write {
+            op,
+            nodes: replicas.nodes,
+            placement: replicas.placement,
+            request: None,
+            level,
+            result: v1::WriteResult { stamp: stamp.0, timestamp_us: timestamp.0 },
+            deadline: request.deadline,
+        };
+        Ok((Box::new(write), record))
+    }
+
+    /// Hands the record to the own log and to every other live replica.
+    fn send_write(self: &Arc<Self>, mut write: Write, record: Record, place: Place, request: Request) {
+        let (targets, nodes, deadline) = (write.op.targets(), write.nodes.clone(), write.deadline);
+        write.request = Some(request);
+        let placement = write.placement;
+        let id = self.ops.lock().insert(Op::Write(Box::new(write)));
+        for replica in indices(targets) {
+            let node = nodes[replica].node;
+            if node == self.shared.identity.node {
+                let ticket = Ticket { lane: self.number, id };
+                let durability = place.table.options.durability;
+                self.shared.replica.submit(WriteJob { record: record.bytes.clone(), durability, deadline, ticket });
+                continue;
+            }
+            let operation = v1::PeerOperation {
+                id,
+                timeout_ms: timeout_ms(deadline),
+                placement,
+                op: Some(v1::peer_operation::Op::Write(record.bytes.clone())),
+            };
+            let sent = self.link(node).ok_or(FailureReason::Disconnected).and_then(|link| link.send(operation));
+            if let Err(reason) = sent {
+                self.write_failed(id, node, reason);
+            }
+        }
+    }
+
+    /// A replica has acknowledged.
+    pub(super) fn write_acknowledged(&self, id: u64, node: NodeId) {
+        self.with_write(id, |write| {
+            let Some(replica) = write.index_of(node) else { return };
+            let outcome = write.op.acknowledge(replica);
+            write.answer(outcome);
+        });
+    }
+
+    /// A replica has failed.
+    pub(super) fn write_failed(&self, id: u64, node: NodeId, reason: FailureReason) {
+        self.with_write(id, |write| {
+            let Some(replica) = write.index_of(node) else { return };
+            let outcome = write.op.fail(replica, reason);
+            write.answer(outcome);
+        });
+    }
+
+    /// The deadline has passed: what has not come by now is not waited for.
+    pub(super) fn write_expired(&self, id: u64) {
+        if let Some(Op::Write(mut write)) = self.ops.lock().remove_if(id, |op| matches!(op, Op::Write(_))) {
+            let outcome = write.op.expire();
+            write.answer(outcome);
+        }
+    }
+
+    fn with_write(&self, id: u64, step: impl FnOnce(&mut Write)) {
+        let mut ops = self.ops.lock();
+        let Some(Op::Write(write)) = ops.get(id) else { return };
+        step(write);
+        if write.op.outstanding() == 0 {
+            ops.remove(id);
+        }
+    }
+}
+
+/// Milliseconds until `deadline`, at least 1.
+pub(super) fn timeout_ms(deadline: Instant) -> u32 {
+    let left = Duration::from_micros(deadline.since_us(clock::now()));
+    u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1)
+}
+
+/// Joins mutations of one partition of one table; says for each mutation which of the joined ones it is part of.
+fn group_by_partition(mutations: Vec<v1::Mutation>) -> (Vec<v1::Mutation>, Vec<usize>) {
+    let mut merged: Vec<v1::Mutation> = Vec::with_capacity(mutations.len());
+    let mut by_key: std::collections::HashMap<Vec<u8>, usize> = std::collections::HashMap::new();
+    let mut parts = Vec::with_capacity(mutations.len());
+    for mut mutation in mutations {
+        let changes = std::mem::take(&mut mutation.changes);
+        let part = *by_key.entry(mutation.encode_to_vec()).or_insert_with(|| {
+            merged.push(mutation);
+            merged.len() - 1
+        });
+        merged[part].changes.extend(changes);
+        parts.push(part);
+    }
+    (merged, parts)
+}

@@ -1,0 +1,127 @@
+//! What other nodes ask of this one.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use tonic::{Request, Response, Status, Streaming};
+use trefoil::model::NodeId;
+use trefoil_proto::v1;
+use trefoil_proto::v1::peer_server::Peer;
+
+use super::queue::{Outbox, Outgoing, OutgoingReplies, ReplyQueue};
+use super::{PROTOCOL_MAX, PROTOCOL_MIN, link};
+use crate::clock;
+
+/// What the node does with what peers ask.
+#[tonic::async_trait]
+pub trait PeerEvents: Send + Sync + 'static {
+    /// An operation of `peer`; its reply goes to `replies`. Must not block.
+    fn operation(&self, peer: NodeId, operation: v1::PeerOperation, replies: &ReplyQueue);
+
+    /// A single question.
+    async fn call(&self, kind: v1::CallKind, from: NodeId, body: Bytes) -> Result<Bytes, Status>;
+
+    /// This node as it greets others now; an error while it does not serve yet.
+    fn hello(&self) -> Result<v1::Hello, Status>;
+}
+
+/// The gRPC service `Peer`.
+pub struct PeerService<E> {
+    events: Arc<E>,
+}
+
+impl<E: PeerEvents> PeerService<E> {
+    /// Serves peers with `events`.
+    pub fn new(events: Arc<E>) -> PeerService<E> {
+        PeerService { events }
+    }
+}
+
+type MessageStream = Pin<Box<dyn Stream<Item = Result<v1::PeerMessage, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl<E: PeerEvents> Peer for PeerService<E> {
+    type LinkStream = MessageStream;
+
+    async fn link(&self, request: Request<Streaming<v1::PeerMessage>>) -> Result<Response<MessageStream>, Status> {
+        let mut messages = request.into_inner();
+        let first = messages.message().await?.and_then(|message| message.hello);
+        let theirs = first.ok_or_else(|| Status::invalid_argument("the first message of a link must be a greeting"))?;
+        let ours = self.events.hello()?;
+        check_hello(&theirs, &ours).map_err(Status::failed_precondition)?;
+        let outbox = Arc::new(Outbox::default());
+        let hello = v1::PeerMessage { hello: Some(ours), ..v1::PeerMessage::default() };
+        let outgoing = Outgoing::new(hello, outbox.clone());
+        tokio::spawn(serve(self.events.clone(), NodeId(theirs.node_id), messages, outbox));
+        Ok(Response::new(Box::pin(OutgoingReplies(outgoing))))
+    }
+
+    async fn call(&self, request: Request<v1::CallRequest>) -> Result<Response<v1::CallResponse>, Status> {
+        let request = request.into_inner();
+        let kind = v1::CallKind::try_from(request.kind)
+            .ok()
+            .filter(|kind| *kind != v1::CallKind::Unspecified)
+            .ok_or_else(|| Status::unimplemented(format!("question {} is not known to this build", request.kind)))?;
+        if let Ok(ours) = self.events.hello()
+            && !request.cluster_id.is_empty()
+            && request.cluster_id != ours.cluster_id
+        {
+            return Err(Status::failed_precondition("the question comes from a node of another cluster"));
+        }
+        let body = self.events.call(kind, NodeId(request.node_id), request.body).await?;
+        Ok(Response::new(v1::CallResponse { body }))
+    }
+}
+
+/// Takes in one peer's operations until its stream ends.
+async fn serve<E: PeerEvents>(
+    events: Arc<E>,
+    peer: NodeId,
+    mut messages: Streaming<v1::PeerMessage>,
+    outbox: Arc<Outbox>,
+) {
+    let replies = ReplyQueue(outbox.clone());
+    let mut pings = tokio::time::interval(link::PING_INTERVAL);
+    loop {
+        tokio::select! {
+            message = messages.message() => match message {
+                Ok(Some(message)) => {
+                    for operation in message.operations {
+                        events.operation(peer, operation, &replies);
+                    }
+                }
+                Ok(None) | Err(_) => break,
+            },
+            _ = pings.tick() => {
+                if let Ok(hello) = events.hello() {
+                    outbox.ping(ping(&hello));
+                }
+            }
+        }
+    }
+    outbox.close();
+}
+
+/// The regular message of a node that greets so.
+pub(super) fn ping(hello: &v1::Hello) -> v1::Ping {
+    v1::Ping { clock_us: clock::wall_us(), epoch: hello.epoch }
+}
+
+/// Whether two nodes can talk: one cluster, a common protocol, two different nodes.
+pub(super) fn check_hello(theirs: &v1::Hello, ours: &v1::Hello) -> Result<(), String> {
+    if theirs.cluster_id != ours.cluster_id {
+        return Err(format!("node {} belongs to another cluster", theirs.node_id));
+    }
+    if theirs.protocol_min > PROTOCOL_MAX || theirs.protocol_max < PROTOCOL_MIN {
+        return Err(format!(
+            "node {} speaks protocol {} to {}, this node {PROTOCOL_MIN} to {PROTOCOL_MAX}; upgrade the older one",
+            theirs.node_id, theirs.protocol_min, theirs.protocol_max
+        ));
+    }
+    if theirs.node_id == ours.node_id {
+        return Err(format!("the other side also says it is node {}", ours.node_id));
+    }
+    Ok(())
+}

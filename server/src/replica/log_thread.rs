@@ -1,0 +1,189 @@
+//! The one thread that writes the log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use trefoil::commitlog::Position;
+use trefoil::coordinator::FailureReason;
+use trefoil::model::Durability;
+use trefoil::store::Store;
+
+use super::background::Background;
+use super::{Completions, Outbox, Outcome, WriteJob, refusal};
+use crate::clock;
+
+/// Longest time that records of `periodic` tables wait for their fsync. The documented bound is 10 s; this leaves room.
+const PERIODIC_SYNC: Duration = Duration::from_secs(5);
+
+/// Records that wait for the log thread. Bounded by the admission of requests, not here: an admitted write is not refused
+/// for want of room in a queue.
+#[derive(Default)]
+pub(super) struct LogQueue {
+    state: Mutex<State>,
+    ready: Condvar,
+    len: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: Vec<WriteJob>,
+    closed: bool,
+}
+
+enum Wake {
+    Jobs(Vec<WriteJob>),
+    Idle,
+    Closed,
+}
+
+impl LogQueue {
+    pub(super) fn push(&self, job: WriteJob) {
+        let mut state = self.state.lock();
+        state.jobs.push(job);
+        self.len.store(state.jobs.len(), Ordering::Relaxed);
+        if state.jobs.len() == 1 {
+            self.ready.notify_one();
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.ready.notify_one();
+    }
+
+    /// Everything that is queued; waits at most `patience` for the first.
+    fn take(&self, patience: Duration) -> Wake {
+        let mut state = self.state.lock();
+        if state.jobs.is_empty() && !state.closed {
+            self.ready.wait_for(&mut state, patience);
+        }
+        self.len.store(0, Ordering::Relaxed);
+        match (state.jobs.is_empty(), state.closed) {
+            (false, _) => Wake::Jobs(std::mem::take(&mut state.jobs)),
+            (true, true) => Wake::Closed,
+            (true, false) => Wake::Idle,
+        }
+    }
+}
+
+pub(super) fn start(
+    queue: Arc<LogQueue>,
+    store: Arc<Store>,
+    background: Arc<Background>,
+    lanes: Vec<Completions>,
+) -> std::io::Result<JoinHandle<()>> {
+    let mut log = LogThread { store, background, outbox: Outbox::new(lanes), ends: Vec::new(), unsynced_since: None };
+    std::thread::Builder::new().name("log".to_owned()).spawn(move || log.run(&queue))
+}
+
+struct LogThread {
+    store: Arc<Store>,
+    background: Arc<Background>,
+    outbox: Outbox,
+    ends: Vec<Position>,
+    /// When the oldest record was written that no fsync covers yet.
+    unsynced_since: Option<trefoil::model::Instant>,
+}
+
+impl LogThread {
+    fn run(&mut self, queue: &LogQueue) {
+        loop {
+            match queue.take(Duration::from_millis(500)) {
+                Wake::Jobs(jobs) => self.write(jobs),
+                Wake::Idle => {}
+                Wake::Closed => break,
+            }
+            self.sync_periodic();
+        }
+        if self.unsynced_since.is_some()
+            && let Err(error) = self.store.sync()
+        {
+            tracing::error!(%error, "the last sync of the commit log failed");
+        }
+    }
+
+    /// One group: append, acknowledge what is `periodic`, sync, acknowledge the rest.
+    fn write(&mut self, jobs: Vec<WriteJob>) {
+        let jobs = self.drop_expired(jobs);
+        let records: Vec<Bytes> = jobs.iter().map(|job| job.record.clone()).collect();
+        self.ends.clear();
+        if let Err(error) = self.store.append(&records, &mut self.ends) {
+            self.refuse(&jobs, &error);
+            self.background.wake();
+            return;
+        }
+        let needs_sync = jobs.iter().any(|job| job.durability == Durability::Commit);
+        self.insert(&jobs, Durability::Periodic);
+        if !needs_sync {
+            self.unsynced_since.get_or_insert_with(clock::now);
+        } else {
+            self.outbox.send();
+            match self.store.sync() {
+                Ok(_) => {
+                    self.unsynced_since = None;
+                    self.insert(&jobs, Durability::Commit);
+                }
+                Err(error) => {
+                    let failed: Vec<WriteJob> =
+                        jobs.into_iter().filter(|job| job.durability == Durability::Commit).collect();
+                    self.refuse(&failed, &error);
+                    return;
+                }
+            }
+        }
+        self.outbox.send();
+        if self.store.wants_flush() {
+            self.background.wake();
+        }
+    }
+
+    fn drop_expired(&mut self, jobs: Vec<WriteJob>) -> Vec<WriteJob> {
+        let now = clock::now();
+        let (expired, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.deadline < now);
+        for job in expired {
+            let text = "the deadline passed before the write was begun".to_owned();
+            self.outbox.push(job.ticket, Outcome::Failed(FailureReason::Expired, text));
+        }
+        jobs
+    }
+
+    fn insert(&mut self, jobs: &[WriteJob], durability: Durability) {
+        for (job, end) in jobs.iter().zip(&self.ends).filter(|(job, _)| job.durability == durability) {
+            let outcome = match self.store.insert(&job.record, *end) {
+                Ok(()) => Outcome::Written,
+                Err(error) => {
+                    let (reason, text) = refusal(&error);
+                    Outcome::Failed(reason, text)
+                }
+            };
+            self.outbox.push(job.ticket, outcome);
+        }
+    }
+
+    fn refuse(&mut self, jobs: &[WriteJob], error: &trefoil::Error) {
+        let (reason, text) = refusal(error);
+        for job in jobs {
+            self.outbox.push(job.ticket, Outcome::Failed(reason, text.clone()));
+        }
+        self.outbox.send();
+    }
+
+    fn sync_periodic(&mut self) {
+        let due =
+            self.unsynced_since.is_some_and(|since| clock::now().since_us(since) >= PERIODIC_SYNC.as_micros() as u64);
+        if due {
+            self.unsynced_since = None;
+            if let Err(error) = self.store.sync() {
+                tracing::error!(%error, "the commit log could not be synced");
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a node does as a replica: the threads around its [`Store`].
+//!
+//! ```text
+//!   any runtime ──submit──► log queue ──► log thread: append ─ sync ─ insert ──► completions, one message per runtime
+//!   any runtime ──read────► from memory, at once │ a block is missing: a reader thread ──► completion
+//!                                                └ background thread: flush, compact
+//! ```
+//!
+//! One thread writes the log. While its fsync runs, the next group gathers in the queue: no timer, no lingering (group
+//! commit). Acknowledgements leave in the groups they were synced in, so that they batch on the streams too.
+//!
+//! **Invariant:** a record is inserted, hence visible, and acknowledged only once it is as durable as its table's mode
+//! says; records of one table are inserted in log order.
+
+mod background;
+mod log_thread;
+mod readers;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use trefoil::coordinator::FailureReason;
+use trefoil::model::{Durability, Instant, Page, ReadCommand, TableId};
+use trefoil::store::{Access, Store};
+use trefoil::{Class, Error};
+
+use background::Background;
+use log_thread::LogQueue;
+use readers::ReaderQueue;
+
+/// Whom to tell: the lane and the operation that asked. Means nothing to the replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    /// The lane (runtime) that asked.
+    pub lane: usize,
+    /// Its own number for what it asked.
+    pub id: u64,
+}
+
+/// What became of a write or a read that could not be answered at once.
+#[derive(Debug)]
+pub struct Completion {
+    /// The asker's own number.
+    pub id: u64,
+    /// How it went.
+    pub outcome: Outcome,
+}
+
+/// How it went.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The write is durable and visible.
+    Written,
+    /// The page that was read.
+    Read(Page),
+    /// Why not.
+    Failed(FailureReason, String),
+}
+
+/// A write to be logged.
+pub struct WriteJob {
+    /// The record, as it is logged.
+    pub record: Bytes,
+    /// The mode of its table.
+    pub durability: Durability,
+    /// Not begun after this.
+    pub deadline: Instant,
+    /// Whom to tell.
+    pub ticket: Ticket,
+}
+
+/// Where completions of one lane go: each message holds all that became ready together.
+pub type Completions = mpsc::UnboundedSender<Vec<Completion>>;
+
+/// The replica of a node.
+pub struct Replica {
+    store: Arc<Store>,
+    log: Arc<LogQueue>,
+    readers: Arc<ReaderQueue>,
+    background: Arc<Background>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Replica {
+    /// Starts the threads around `store`. `lanes[i]` is where completions for lane i go.
+    pub fn start(store: Arc<Store>, lanes: Vec<Completions>) -> std::io::Result<Replica> {
+        let log = Arc::new(LogQueue::default());
+        let readers = Arc::new(ReaderQueue::default());
+        let background = Arc::new(Background::default());
+        let mut threads = vec![log_thread::start(log.clone(), store.clone(), background.clone(), lanes.clone())?];
+        threads.extend(readers::start(&readers, &store, &lanes)?);
+        threads.push(background::start(background.clone(), store.clone())?);
+        Ok(Replica { store, log, readers, background, threads: Mutex::new(threads) })
+    }
+
+    /// The data.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Queues a write; its [`Completion`] comes to the ticket's lane. Never blocks.
+    pub fn submit(&self, job: WriteJob) {
+        self.log.push(job);
+    }
+
+    /// Reads from memory at once, or queues the read for a reader thread (`None`): then its completion comes later.
+    pub fn read(
+        &self,
+        command: &Arc<ReadCommand>,
+        deadline: Instant,
+        ticket: Ticket,
+    ) -> Option<Result<Page, (FailureReason, String)>> {
+        match self.store.read(command, Access::CachedOnly) {
+            Ok(page) => Some(Ok(page)),
+            Err(Error::NotCached) => {
+                self.readers.push(readers::ReadJob { command: command.clone(), deadline, ticket });
+                None
+            }
+            Err(error) => Some(Err(refusal(&error))),
+        }
+    }
+
+    /// Writes memtables to files. Blocks: for threads that may.
+    pub fn flush(&self, table: Option<TableId>) -> Result<(), Error> {
+        self.store.flush(table)
+    }
+
+    /// Records that wait for the log.
+    pub fn queued_writes(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Stops the threads after what was queued, and flushes everything. Blocks. Queued work is finished, not dropped.
+    pub fn stop(&self) -> Result<(), Error> {
+        self.log.close();
+        self.readers.close();
+        self.background.close();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a replica thread panicked");
+            }
+        }
+        self.store.flush(None)
+    }
+}
+
+/// A core error as what a coordinator is told.
+pub fn refusal(error: &Error) -> (FailureReason, String) {
+    let reason = match (error, error.class()) {
+        (Error::UnknownTable { .. }, _) => FailureReason::Stale,
+        (_, Class::Retry) => FailureReason::Overloaded,
+        (_, Class::Unavailable | Class::Corrupt) => FailureReason::Storage,
+        (_, Class::Invalid) => FailureReason::Malformed,
+    };
+    (reason, error.to_string())
+}
+
+/// Completions gathered by lane, sent with one message each.
+struct Outbox {
+    lanes: Vec<Completions>,
+    pending: Vec<Vec<Completion>>,
+}
+
+impl Outbox {
+    fn new(lanes: Vec<Completions>) -> Outbox {
+        let pending = lanes.iter().map(|_| Vec::new()).collect();
+        Outbox { lanes, pending }
+    }
+
+    fn push(&mut self, ticket: Ticket, outcome: Outcome) {
+        self.pending[ticket.lane].push(Completion { id: ticket.id, outcome });
+    }
+
+    /// A lane that is gone has no use for its completions.
+    fn send(&mut self) {
+        for (lane, pending) in self.lanes.iter().zip(&mut self.pending) {
+            if !pending.is_empty() {
+                let _ = lane.send(std::mem::take(pending));
+            }
+        }
+    }
+}
