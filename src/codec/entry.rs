@@ -14,7 +14,7 @@
 use bytes::Bytes;
 
 use super::row::{EncodedRow, view};
-use super::varint::{Reader, put_bytes, put_varint};
+use super::varint::{Cursor, Reader, put_bytes, put_varint};
 use crate::Result;
 use crate::model::{Bound, ClusteringKey, Deletion, Fragment, PartitionHeader, PartitionKey, Stream, Timestamp};
 
@@ -130,17 +130,22 @@ pub(super) fn read_partition_flags(reader: &mut Reader) -> Result<u8> {
 }
 
 /// A deletion outside a row: `timestamp i64 | ldt varint`.
-pub(super) fn put_deletion(out: &mut Vec<u8>, deletion: Deletion) {
+pub fn put_deletion(out: &mut Vec<u8>, deletion: Deletion) {
     out.extend_from_slice(&deletion.timestamp.0.to_le_bytes());
     put_varint(out, deletion.ldt_s as u64);
 }
 
-pub(super) fn read_deletion(reader: &mut Reader) -> Result<Deletion> {
-    let timestamp = Timestamp(reader.i64()?);
+/// Reads what [`put_deletion`] wrote.
+pub fn read_deletion(reader: &mut Reader) -> Result<Deletion> {
+    reader.read(deletion_at)
+}
+
+pub(super) fn deletion_at(cursor: &mut Cursor<'_>) -> Result<Deletion> {
+    let timestamp = Timestamp(cursor.i64()?);
     if timestamp < Timestamp::MIN {
-        return Err(reader.corrupt("a timestamp is below the smallest there is").into());
+        return Err(cursor.corrupt("a timestamp is below the smallest there is").into());
     }
-    Ok(Deletion { timestamp, ldt_s: reader.read(view::read_seconds)? })
+    Ok(Deletion { timestamp, ldt_s: view::read_seconds(cursor)? })
 }
 
 pub(super) fn read_clustering_key(reader: &mut Reader) -> Result<ClusteringKey> {

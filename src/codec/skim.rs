@@ -3,11 +3,10 @@
 //! A block of a file is walked this way once, when it enters the cache; searches then compare the borrowed keys, and
 //! only what a reader asked for is decoded.
 
-use super::entry::{CLOSE, HAS_DELETION, HAS_STATIC_ROW, HEADER, OPEN, ROW};
-use super::row::view::read_seconds;
+use super::entry::{CLOSE, HAS_DELETION, HAS_STATIC_ROW, HEADER, OPEN, ROW, deletion_at};
 use super::varint::Cursor;
 use crate::Result;
-use crate::model::{Deletion, Timestamp};
+use crate::model::Deletion;
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +32,7 @@ pub fn skim_entry<'a>(cursor: &mut Cursor<'a>) -> Result<(Outline, &'a [u8])> {
             cursor.bytes()?;
             Outline::Row
         }
-        OPEN => Outline::Change(Some(read_deletion(cursor)?)),
+        OPEN => Outline::Change(Some(deletion_at(cursor)?)),
         CLOSE => Outline::Change(None),
         _ => return Err(cursor.corrupt(format!("unknown kind {kind:02x} of entry")).into()),
     };
@@ -46,15 +45,10 @@ fn skim_header(cursor: &mut Cursor<'_>) -> Result<()> {
         return Err(cursor.corrupt(format!("unknown flags {flags:02x} of partition")).into());
     }
     if flags & HAS_DELETION != 0 {
-        read_deletion(cursor)?;
+        deletion_at(cursor)?;
     }
     if flags & HAS_STATIC_ROW != 0 {
         cursor.bytes()?;
     }
     Ok(())
-}
-
-fn read_deletion(cursor: &mut Cursor<'_>) -> Result<Deletion> {
-    let timestamp = Timestamp(cursor.i64()?);
-    Ok(Deletion { timestamp, ldt_s: read_seconds(cursor)? })
 }

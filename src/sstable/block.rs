@@ -16,10 +16,10 @@ use bytes::Bytes;
 
 use super::order::{Disorder, Order};
 use crate::codec::EncodedRow;
-use crate::codec::entry::{Trust, read_entry};
+use crate::codec::entry::{Trust, put_deletion, read_deletion, read_entry};
 use crate::codec::skim::{Outline, skim_entry};
 use crate::codec::varint::{Cursor, Reader, put_bytes, put_varint};
-use crate::model::{Deletion, Fragment, PartitionKey, Timestamp, Token};
+use crate::model::{Deletion, Fragment, PartitionKey, Token};
 use crate::{Corrupt, Result};
 
 const CONTINUED: u8 = 0x01;
@@ -287,14 +287,9 @@ fn put_prologue(out: &mut Vec<u8>, continued: Option<&Continued>) {
             | flag(in_force.is_some(), IN_FORCE),
     );
     put_bytes(out, key.bytes());
-    deletion.iter().for_each(|deletion| put_deletion(out, deletion));
+    deletion.iter().for_each(|deletion| put_deletion(out, *deletion));
     static_row_in.iter().for_each(|block| put_varint(out, u64::from(*block)));
-    in_force.iter().for_each(|deletion| put_deletion(out, deletion));
-}
-
-fn put_deletion(out: &mut Vec<u8>, deletion: &Deletion) {
-    out.extend_from_slice(&deletion.timestamp.0.to_le_bytes());
-    put_varint(out, deletion.ldt_s as u64);
+    in_force.iter().for_each(|deletion| put_deletion(out, *deletion));
 }
 
 fn read_prologue(reader: &mut Reader) -> Result<Option<Continued>> {
@@ -311,10 +306,4 @@ fn read_prologue(reader: &mut Reader) -> Result<Option<Continued>> {
     let static_row_in = if flags & STATIC_ROW != 0 { Some(reader.varint_u32()?) } else { None };
     let in_force = if flags & IN_FORCE != 0 { Some(read_deletion(reader)?) } else { None };
     Ok(Some(Continued { key, deletion, static_row_in, in_force }))
-}
-
-fn read_deletion(reader: &mut Reader) -> Result<Deletion> {
-    let timestamp = Timestamp(reader.i64()?);
-    let ldt_s = i64::from(reader.varint_u32()?);
-    Ok(Deletion { timestamp, ldt_s })
 }

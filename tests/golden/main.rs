@@ -3,3 +3,4 @@
 mod bytes;
 mod kept;
 mod merge;
+mod sstable;

@@ -55,7 +55,7 @@ fn slices() -> impl Strategy<Value = Vec<Slice>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn every_read_of_a_partition_is_what_was_written(data in data(), slices in slices(), block in 1..300usize) {
