@@ -35,7 +35,7 @@
 //!
 //! # Positions
 //!
-//! They are never used twice: replay cuts the torn tail (zeroed and synced), seals the segment, and continues in a new one.
+//! They are never used twice: replay seals the last segment where it cuts the torn tail off, and continues in a new one.
 //!
 //! **Invariants:** a segment exists only if the one before it is sealed and durable · a record is handed out by replay only
 //! if all records before it are · after a failed write or sync nothing more is written.

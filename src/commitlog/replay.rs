@@ -2,9 +2,13 @@
 //!
 //! ```text
 //! last segment   ... | group | group | broken ......        no mark speaks of anything beyond: a torn tail
-//!                          └─ durable ─┘└─ cut: zeroed ─┘
-//! then           write again what no mark proves durable · zero the tail · sync · seal · sync · next segment
+//!                                    └─ cut by a seal here: nothing is read behind a seal
+//! then           write again what no mark proves durable · sync · seal · sync · next segment
 //! ```
+//!
+//! The torn tail itself may stay. Were the power lost again before the seal is durable, the next replay ends where this
+//! one did, or further on if the first part of the seal happens to mend the chain; both are ends that the first power loss
+//! could have left, and nobody has built on this one, since the log was not open yet.
 //!
 //! Why write again: after a failed sync the system may show bytes from its memory that never reached the disk, and a
 //! further sync does not write them. What replay hands out must be durable, so it is written once more.
@@ -175,7 +179,6 @@ impl<'a> SegmentFile<'a> {
             if self.len < header.capacity {
                 return self.end_short(header, &walk);
             }
-            self.zero_tail(&bytes, walk.end as usize)?;
         }
         self.file.write_at(&bytes[walk.synced as usize..walk.end as usize], walk.synced)?;
         self.file.sync()?;
@@ -183,16 +186,6 @@ impl<'a> SegmentFile<'a> {
             Ending::Sealed => Ok(walk.end),
             Ending::Open(_) => self.seal(walk.end, &walk.contents),
         }
-    }
-
-    /// Zeros what stands behind `end`, so that no frame of a torn group can ever follow on what is written there.
-    fn zero_tail(&self, bytes: &Bytes, end: usize) -> Result<()> {
-        let tail = &bytes[end..];
-        let used = tail.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        if used > 0 {
-            self.file.write_at(&vec![0; used], end as u64)?;
-        }
-        Ok(())
     }
 
     fn seal(&self, end: u64, contents: &Contents) -> Result<u64> {

@@ -443,6 +443,25 @@ fn a_log_that_ends_before_the_position_asked_for_is_corrupt() {
     is_corrupt(open_from(&vfs, end), &segment_path(Path::new("/log"), 1));
 }
 
+#[test]
+fn what_replay_hands_out_after_a_failed_sync_is_durable() {
+    // A sync fails, the process starts again, and sees in the page cache what never reached the disk. If it only synced
+    // that, it would tell peers that it has it, and lose it with the power.
+    for seed in 0..30 {
+        let vfs = MemoryVfs::new();
+        let mut log = open(&vfs).unwrap().log;
+        append(&mut log, 0..3, 100).unwrap();
+        log.sync().unwrap();
+        append(&mut log, 3..9, 100).unwrap();
+        vfs.fail_next_sync(seed);
+        log.sync().unwrap_err();
+        drop(log);
+        assert_eq!(open(&vfs).unwrap().records, (0..9).collect::<Vec<_>>());
+        vfs.crash(seed);
+        assert_eq!(open(&vfs).unwrap().records, (0..9).collect::<Vec<_>>());
+    }
+}
+
 fn fails(error: Error) {
     assert!(matches!(error, Error::LogFailed { .. }), "{error}");
 }

@@ -1,9 +1,9 @@
 //! A layer that lets chosen calls fail, over any other file system.
 //!
 //! A failed call has not happened, with two exceptions that real disks know: a [`Fault::ShortWrite`] has written a part,
-//! and after a failed sync nothing is known of what was written before. The layer takes the worst of the latter: the
-//! system forgot that those bytes were still to be written, so every later sync through the same handle succeeds
-//! without doing anything.
+//! and after a failed sync nothing is known of what was written before. The layer takes a bad case of the latter: every
+//! later sync through the same handle succeeds without doing anything. (The memory version knows the worst, see
+//! [`super::memory::MemoryVfs::fail_next_sync`]: it survives closing the file.)
 
 use std::collections::BTreeMap;
 use std::io;

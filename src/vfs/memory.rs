@@ -51,6 +51,8 @@ struct State {
     operations: u64,
     off_at: Option<u64>,
     off: bool,
+    /// The next sync of a file fails, and this seed decides what of it reached the disk.
+    failing_sync: Option<u64>,
 }
 
 type Names = BTreeMap<PathBuf, Arc<Mutex<Inode>>>;
@@ -98,18 +100,22 @@ impl MemoryVfs {
         self.state.lock().off_at = Some(operation);
     }
 
+    /// Lets the next sync of a file fail as page caches do: `seed` decides what reached the disk, reads go on to see all of
+    /// it, and no later sync writes the rest.
+    pub fn fail_next_sync(&self, seed: u64) {
+        self.state.lock().failing_sync = Some(seed);
+    }
+
     /// Takes the power away and gives it back: what was not synced is kept, lost or torn, as `seed` decides.
     pub fn crash(&self, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
-        let mercy = match random.random_range(0..6) {
-            0 => Mercy::All,
-            1 => Mercy::None,
-            _ => Mercy::Some,
-        };
+        let mercy = Mercy::draw(&mut random);
         let mut state = self.state.lock();
         state.lose_names(mercy, &mut random);
         for inode in state.durable.values() {
-            inode.lock().lose(mercy, &mut random);
+            let mut inode = inode.lock();
+            inode.settle(mercy, &mut random);
+            inode.now = inode.durable.clone();
         }
         state.names = state.durable.clone();
         state.locks.clear();
@@ -117,6 +123,7 @@ impl MemoryVfs {
         state.operations = 0;
         state.off_at = None;
         state.off = false;
+        state.failing_sync = None;
     }
 
     fn run<T>(
@@ -215,6 +222,14 @@ impl State {
 }
 
 impl Mercy {
+    fn draw(random: &mut StdRng) -> Mercy {
+        match random.random_range(0..6) {
+            0 => Mercy::All,
+            1 => Mercy::None,
+            _ => Mercy::Some,
+        }
+    }
+
     fn spares(self, random: &mut StdRng) -> bool {
         match self {
             Mercy::All => true,
@@ -293,7 +308,8 @@ impl Inode {
         }
     }
 
-    fn lose(&mut self, mercy: Mercy, random: &mut StdRng) {
+    /// Decides what of the unsynced changes reached the disk.
+    fn settle(&mut self, mercy: Mercy, random: &mut StdRng) {
         for change in self.unsynced.drain(..) {
             match mercy {
                 Mercy::Some if random.random_bool(0.4) => change.tear(&mut self.durable, random),
@@ -301,7 +317,6 @@ impl Inode {
                 _ => {}
             }
         }
-        self.now.clone_from(&self.durable);
     }
 
     fn range(&self, offset: u64, len: usize) -> Result<&[u8], io::ErrorKind> {
@@ -440,34 +455,27 @@ impl MemoryFile {
     fn run<T>(
         &self,
         operation: &'static str,
-        effect: impl FnOnce(&mut Inode, Power) -> Result<T, io::ErrorKind>,
+        effect: impl FnOnce(&mut State, &mut Inode) -> Result<T, io::ErrorKind>,
     ) -> Result<T> {
         self.vfs.run(operation, &self.path, |state| {
             if state.epoch != self.epoch {
                 return Err(io::ErrorKind::StaleNetworkFileHandle);
             }
-            effect(&mut self.inode.lock(), if state.off { Power::Failing } else { Power::On })
+            effect(state, &mut self.inode.lock())
         })
     }
 }
 
-/// Whether the call under way is the last one.
-#[derive(PartialEq)]
-enum Power {
-    On,
-    Failing,
-}
-
 impl File for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        self.run("read", |inode, _| {
+        self.run("read", |_, inode| {
             buffer.copy_from_slice(inode.range(offset, buffer.len())?);
             Ok(())
         })
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.run("write to", |inode, _| {
+        self.run("write to", |_, inode| {
             let end = offset.saturating_add(bytes.len() as u64);
             if end > FILE_MAX_BYTES {
                 return Err(io::ErrorKind::FileTooLarge);
@@ -480,9 +488,14 @@ impl File for MemoryFile {
     }
 
     fn sync(&self) -> Result<()> {
-        self.run("sync", |inode, power| {
+        self.run("sync", |state, inode| {
+            if let Some(seed) = state.failing_sync.take() {
+                let mut random = StdRng::seed_from_u64(seed);
+                inode.settle(Mercy::draw(&mut random), &mut random);
+                return Err(io::ErrorKind::Other);
+            }
             // A sync that the power loss met leaves everything open; the crash decides.
-            if power == Power::On {
+            if !state.off {
                 inode.sync();
             }
             Ok(())
@@ -490,11 +503,11 @@ impl File for MemoryFile {
     }
 
     fn len(&self) -> Result<u64> {
-        self.run("take the length of", |inode, _| Ok(inode.now.len() as u64))
+        self.run("take the length of", |_, inode| Ok(inode.now.len() as u64))
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.run("set the length of", |inode, _| {
+        self.run("set the length of", |_, inode| {
             if len > FILE_MAX_BYTES {
                 return Err(io::ErrorKind::FileTooLarge);
             }
@@ -504,6 +517,6 @@ impl File for MemoryFile {
     }
 
     fn map(&self, offset: u64, len: usize) -> Result<Bytes> {
-        self.run("map", |inode, _| inode.range(offset, len).map(Bytes::copy_from_slice))
+        self.run("map", |_, inode| inode.range(offset, len).map(Bytes::copy_from_slice))
     }
 }

@@ -239,3 +239,22 @@ fn a_failed_sync_is_not_made_good_by_the_next_one() {
     }
     assert!(lost);
 }
+
+#[test]
+fn what_a_failed_sync_lost_is_seen_until_the_power_goes() {
+    let mut outcomes = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        let vfs = MemoryVfs::new();
+        let file = durable_file(&vfs, "/a", b"old.");
+        file.write_at(b"new", 0).unwrap();
+        vfs.fail_next_sync(seed);
+        file.sync().unwrap_err();
+        let again = vfs.open(Path::new("/a")).unwrap();
+        assert_eq!(contents(&*again), b"new.");
+        again.write_at(b"!", 3).unwrap();
+        again.sync().unwrap();
+        vfs.crash(seed);
+        outcomes.insert(contents(&*vfs.open(Path::new("/a")).unwrap()));
+    }
+    assert_eq!(outcomes.into_iter().collect::<Vec<_>>(), [b"new!", b"old!"]);
+}
