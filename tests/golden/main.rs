@@ -2,5 +2,6 @@
 
 mod bytes;
 mod kept;
+mod log;
 mod merge;
 mod sstable;
