@@ -12,14 +12,39 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::Result;
-use crate::commitlog::Position;
-use crate::model::{Durability, Identity, KeyspaceId, Page, ReadCommand, Stamp, TableId};
-use crate::received::ReceivedSets;
+use crate::commitlog::CommitLog;
+use crate::model::{ColumnId, Durability, Identity, KeyspaceId, TableId, Type};
 pub use crate::sstable::Access;
-use crate::vfs::Vfs;
-use bytes::Bytes;
+use crate::sstable::BlockCache;
+use crate::vfs::{Lock, Vfs};
+use manifest::Manifest;
+use memory::{Memory, Tables};
+use table::Table;
+
+mod change;
+mod compact;
+mod flush;
+mod identity;
+mod manifest;
+mod memory;
+mod names;
+mod read;
+mod recovery;
+mod table;
+#[cfg(test)]
+mod tests;
+mod view;
+mod write;
+
+/// Where SSTables are, within the data directory.
+const DATA_DIRECTORY: &str = "data";
+/// Where log segments are, within the data directory.
+const LOG_DIRECTORY: &str = "log";
 
 /// How a store is laid out and what it may use.
 #[derive(Debug, Clone)]
@@ -44,7 +69,7 @@ pub struct TableSpec {
     /// When a write is acknowledged.
     pub durability: Durability,
     /// Column ids and type codes, written into each SSTable so that it can be read by itself.
-    pub columns: Vec<(crate::model::ColumnId, crate::model::Type)>,
+    pub columns: Vec<(ColumnId, Type)>,
 }
 
 /// What is in a store, for people and metrics.
@@ -73,82 +98,81 @@ pub struct StoreStatus {
 }
 
 /// All tables of a node.
+///
+/// Locks, in the order in which they nest: `flushing` or `compacting`, `manifest`, a table's, `names`; `log` alone.
 pub struct Store {
-    _vfs: Arc<dyn Vfs>,
+    vfs: Arc<dyn Vfs>,
+    options: StoreOptions,
+    identity: Identity,
+    /// What the log's records became.
+    memory: Memory,
+    log: Mutex<CommitLog>,
+    manifest: Mutex<Manifest>,
+    cache: Arc<BlockCache>,
+    /// Held by the one flush at a time.
+    flushing: Mutex<()>,
+    /// Held by the one compaction at a time.
+    compacting: Mutex<()>,
+    flushes: AtomicU64,
+    compactions: AtomicU64,
+    /// The directory is this process's own until the last.
+    _lock: Box<dyn Lock>,
 }
 
 impl Store {
-    /// Opens the data directory, making it if it is empty: takes its lock, refuses another node's or cluster's, reads the
-    /// manifest, removes files that nothing lists, replays the log and fsyncs it. Records of tables not in `tables` are
-    /// passed over, their files removed (they were dropped).
-    pub fn open(
-        _vfs: Arc<dyn Vfs>,
-        _options: StoreOptions,
-        _identity: Identity,
-        _tables: &[TableSpec],
-    ) -> Result<Store> {
-        todo!()
-    }
-
     /// Makes the set of tables what `tables` says: new ones begin empty, those that are gone lose their data at once.
-    pub fn set_tables(&self, _tables: &[TableSpec]) -> Result<()> {
-        todo!()
+    pub fn set_tables(&self, tables: &[TableSpec]) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        let present = self.memory.tables.load_full();
+        let mut next = Tables::new();
+        for spec in tables {
+            let table = present.get(&spec.id).cloned();
+            let table = table.unwrap_or_else(|| Arc::new(Table::new(spec.clone(), Vec::new(), Default::default())));
+            next.insert(spec.id, table);
+        }
+        let gone = present.keys().filter(|id| !next.contains_key(id));
+        let changes: Vec<_> = gone.clone().flat_map(|id| manifest.state().without_table(*id)).collect();
+        if !changes.is_empty() {
+            manifest.commit(changes)?;
+        }
+        let gone: Vec<_> = gone.filter_map(|id| present.get(id)).collect();
+        for spec in tables {
+            if let Some(table) = next.get(&spec.id) {
+                table.set_spec(spec.clone());
+            }
+        }
+        self.memory.tables.store(Arc::new(next));
+        // Readers that hold a file read on.
+        for file in gone.iter().flat_map(|table| table.view().files.clone()) {
+            self.remove_file(&self.file_path(file.meta.id));
+        }
+        Ok(())
     }
 
-    /// Writes records to the log; answers the end position of each, appended to `ends`. One thread at a time. `Busy` if the
-    /// memtables are at their budget: then nothing was written.
-    pub fn append(&self, _records: &[Bytes], _ends: &mut Vec<Position>) -> Result<()> {
-        todo!()
-    }
-
-    /// Makes everything appended so far durable. Names inserted before become part of the received sets.
-    pub fn sync(&self) -> Result<Position> {
-        todo!()
-    }
-
-    /// Makes a logged record visible; in log order, by the thread that appended. A record of an unknown table is received
-    /// without effect.
-    pub fn insert(&self, _record: &Bytes, _end: Position) -> Result<()> {
-        todo!()
-    }
-
-    /// Answers a read from one view of the table.
-    pub fn read(&self, _command: &ReadCommand, _access: Access) -> Result<Page> {
-        todo!()
-    }
-
-    /// Whether memtables hold more than half their budget, or the log pins too many segments: it is time to flush.
-    pub fn wants_flush(&self) -> bool {
-        todo!()
-    }
-
-    /// Freezes and flushes the memtable that frees most, whatever its size; `false` if all are empty.
-    pub fn flush_next(&self) -> Result<bool> {
-        todo!()
-    }
-
-    /// Freezes and flushes every memtable, or those of one table.
-    pub fn flush(&self, _table: Option<TableId>) -> Result<()> {
-        todo!()
-    }
-
-    /// Merges all files of the table that has most of them, if that is enough to be worth it; whether it did anything.
-    pub fn compact_next(&self) -> Result<bool> {
-        todo!()
-    }
-
-    /// The received sets: what is fsynced and inserted.
-    pub fn received(&self) -> ReceivedSets {
-        todo!()
-    }
-
-    /// The largest stamp seen in any record or file; the clock of a new run starts behind it.
-    pub fn last_stamp(&self) -> Stamp {
-        todo!()
+    /// Bytes held by all memtables.
+    fn memtable_bytes(&self) -> u64 {
+        self.memory.tables.load().values().map(|table| table.view().memtable_bytes()).sum()
     }
 
     /// Numbers for people and metrics.
     pub fn status(&self) -> StoreStatus {
-        todo!()
+        let (cache_bytes, cache_hits, cache_misses) = self.cache.usage();
+        let mut status = StoreStatus {
+            log_bytes: self.log.lock().bytes(),
+            cache_bytes,
+            cache_hits,
+            cache_misses,
+            flushes: self.flushes.load(Ordering::Relaxed),
+            compactions: self.compactions.load(Ordering::Relaxed),
+            ..StoreStatus::default()
+        };
+        for table in self.memory.tables.load().values() {
+            let view = table.view();
+            status.memtable_bytes += view.memtable_bytes();
+            status.memtables_frozen += view.frozen.len() as u64;
+            status.sstables += view.files.len() as u64;
+            status.sstable_bytes += view.files.iter().map(|file| file.meta.bytes).sum::<u64>();
+        }
+        status
     }
 }

@@ -1,0 +1,250 @@
+//! What the manifest records: changes, and the state that they add up to.
+//!
+//! ```text
+//! edit     change ...                                    one frame of the manifest: all of it or nothing
+//! change   kind u8 | length varint | body                kinds from 80 on may be passed over by who does not know them
+//!   01 file added      id 16 | table 16 | bytes varint | sha-256 32 | first stamp i64 | last stamp i64
+//!   02 file removed    id 16
+//!   03 flushed         table 16 | position                every record of the table that ends there or before is in a file
+//!   04 table gone      table 16                           after its files were removed
+//!   05 received set    keyspace varint | vnode varint | set (received)             replaces the one before
+//!   06 replay from     position                           every record before it is in a file, or of a table that is gone
+//!   07 next file       number varint                      numbers below it have named files
+//!   08 reconciled through, 09 purged through, 0a withdrawn: reserved
+//! position segment varint | offset varint
+//! ```
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::codec::varint::{Reader, put_bytes, put_varint};
+use crate::commitlog::Position;
+use crate::model::{KeyspaceId, Stamp, TableId, Vnode};
+use crate::received::{ReceivedSet, ReceivedSets};
+use crate::sstable::SstableMeta;
+use crate::{Corrupt, Result};
+
+const FILE_ADDED: u8 = 1;
+const FILE_REMOVED: u8 = 2;
+const FLUSHED: u8 = 3;
+const TABLE_GONE: u8 = 4;
+const RECEIVED: u8 = 5;
+const REPLAY_FROM: u8 = 6;
+const NEXT_FILE: u8 = 7;
+
+/// A kind with this bit may be passed over, and is kept, by a build that does not know it.
+const OPTIONAL: u8 = 0x80;
+
+/// One change of what is live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    FileAdded(SstableMeta),
+    FileRemoved(Uuid),
+    Flushed(TableId, Position),
+    TableGone(TableId),
+    Received(KeyspaceId, Vnode, ReceivedSet),
+    ReplayFrom(Position),
+    NextFile(u64),
+    /// An optional change of a later version.
+    Unknown(u8, Bytes),
+}
+
+impl Change {
+    fn put(&self, out: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        let kind = self.put_body(&mut body);
+        out.push(kind);
+        put_bytes(out, &body);
+    }
+
+    fn put_body(&self, body: &mut Vec<u8>) -> u8 {
+        match self {
+            Change::FileAdded(meta) => {
+                body.extend(meta.id.as_bytes());
+                body.extend(meta.table.0.as_bytes());
+                put_varint(body, meta.bytes);
+                body.extend(meta.hash);
+                body.extend(meta.stamps.0.0.to_le_bytes());
+                body.extend(meta.stamps.1.0.to_le_bytes());
+                FILE_ADDED
+            }
+            Change::FileRemoved(id) => {
+                body.extend(id.as_bytes());
+                FILE_REMOVED
+            }
+            Change::Flushed(table, position) => {
+                body.extend(table.0.as_bytes());
+                put_position(body, *position);
+                FLUSHED
+            }
+            Change::TableGone(table) => {
+                body.extend(table.0.as_bytes());
+                TABLE_GONE
+            }
+            Change::Received(keyspace, vnode, set) => {
+                put_varint(body, u64::from(keyspace.0));
+                put_varint(body, u64::from(vnode.0));
+                set.encode(body);
+                RECEIVED
+            }
+            Change::ReplayFrom(position) => {
+                put_position(body, *position);
+                REPLAY_FROM
+            }
+            Change::NextFile(number) => {
+                put_varint(body, *number);
+                NEXT_FILE
+            }
+            Change::Unknown(kind, bytes) => {
+                body.extend(bytes);
+                *kind
+            }
+        }
+    }
+
+    fn read(kind: u8, body: Bytes) -> Result<Change> {
+        let mut reader = Reader::new("manifest change", body);
+        let change = match kind {
+            FILE_ADDED => Change::FileAdded(read_meta(&mut reader)?),
+            FILE_REMOVED => Change::FileRemoved(Uuid::from_bytes(reader.array()?)),
+            FLUSHED => Change::Flushed(read_table(&mut reader)?, read_position(&mut reader)?),
+            TABLE_GONE => Change::TableGone(read_table(&mut reader)?),
+            RECEIVED => {
+                let (keyspace, vnode) = (KeyspaceId(reader.varint_u32()?), Vnode(reader.varint_u32()?));
+                Change::Received(keyspace, vnode, ReceivedSet::decode(&mut reader)?)
+            }
+            REPLAY_FROM => Change::ReplayFrom(read_position(&mut reader)?),
+            NEXT_FILE => Change::NextFile(reader.varint()?),
+            optional if optional & OPTIONAL != 0 => Change::Unknown(optional, reader.rest()),
+            required => {
+                let reason = format!("it needs a newer build: change of kind {required} is not known to this one");
+                return Err(Corrupt::new("manifest", reason).into());
+            }
+        };
+        reader.end()?;
+        Ok(change)
+    }
+}
+
+fn read_meta(reader: &mut Reader) -> Result<SstableMeta> {
+    Ok(SstableMeta {
+        id: Uuid::from_bytes(reader.array()?),
+        table: read_table(reader)?,
+        bytes: reader.varint()?,
+        hash: reader.array()?,
+        stamps: (Stamp(reader.i64()?), Stamp(reader.i64()?)),
+    })
+}
+
+fn read_table(reader: &mut Reader) -> Result<TableId> {
+    Ok(TableId(Uuid::from_bytes(reader.array()?)))
+}
+
+fn put_position(out: &mut Vec<u8>, position: Position) {
+    put_varint(out, position.segment);
+    put_varint(out, position.offset);
+}
+
+fn read_position(reader: &mut Reader) -> Result<Position> {
+    Ok(Position { segment: reader.varint()?, offset: reader.varint()? })
+}
+
+/// The payload of one edit.
+pub(super) fn encode_edit(changes: &[Change]) -> Vec<u8> {
+    let mut out = Vec::new();
+    changes.iter().for_each(|change| change.put(&mut out));
+    out
+}
+
+/// Reads what [`encode_edit`] wrote.
+pub(super) fn decode_edit(payload: Bytes) -> Result<Vec<Change>> {
+    let mut reader = Reader::new("manifest edit", payload);
+    let mut changes = Vec::new();
+    while reader.remaining() > 0 {
+        let kind = reader.u8()?;
+        changes.push(Change::read(kind, reader.bytes()?)?);
+    }
+    Ok(changes)
+}
+
+/// What is live: the sum of all edits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct State {
+    /// Live files.
+    pub(super) files: BTreeMap<Uuid, SstableMeta>,
+    /// Per table: every record that ends there or before is in a file. A table that is missing here was never flushed
+    /// (B098).
+    pub(super) flushed: BTreeMap<TableId, Position>,
+    /// What was told, or may be, as of `replay_from`.
+    pub(super) received: ReceivedSets,
+    /// Where replay begins.
+    pub(super) replay_from: Position,
+    /// The number of the next file.
+    pub(super) next_file: u64,
+    /// Optional changes of a later version, as they came.
+    unknown: Vec<(u8, Bytes)>,
+}
+
+impl State {
+    /// Applies one edit; an error, which leaves a part applied, if it contradicts the state.
+    pub(super) fn apply(&mut self, changes: Vec<Change>) -> Result<()> {
+        changes.into_iter().try_for_each(|change| self.apply_one(change))
+    }
+
+    fn apply_one(&mut self, change: Change) -> Result<()> {
+        match change {
+            Change::FileAdded(meta) => match self.files.entry(meta.id) {
+                Entry::Occupied(_) => return Err(contradiction(format!("file {} is added twice", meta.id))),
+                Entry::Vacant(vacant) => drop(vacant.insert(meta)),
+            },
+            Change::FileRemoved(id) => {
+                if self.files.remove(&id).is_none() {
+                    return Err(contradiction(format!("file {id} is removed and was not there")));
+                }
+            }
+            Change::Flushed(table, position) => {
+                let held = self.flushed.entry(table).or_default();
+                *held = position.max(*held);
+            }
+            Change::TableGone(table) => {
+                if let Some(left) = self.files.values().find(|meta| meta.table == table) {
+                    return Err(contradiction(format!("table {table} is gone but has file {}", left.id)));
+                }
+                self.flushed.remove(&table);
+            }
+            Change::Received(keyspace, vnode, set) => drop(self.received.insert((keyspace, vnode), set)),
+            Change::ReplayFrom(position) => self.replay_from = position.max(self.replay_from),
+            Change::NextFile(number) => self.next_file = number.max(self.next_file),
+            Change::Unknown(kind, body) => self.unknown.push((kind, body)),
+        }
+        Ok(())
+    }
+
+    /// The edit by which a table goes with all its files; empty if nothing is known of it.
+    pub(super) fn without_table(&self, table: TableId) -> Vec<Change> {
+        let files = self.files.values().filter(|meta| meta.table == table);
+        let mut changes: Vec<_> = files.map(|meta| Change::FileRemoved(meta.id)).collect();
+        if !changes.is_empty() || self.flushed.contains_key(&table) {
+            changes.push(Change::TableGone(table));
+        }
+        changes
+    }
+
+    /// The edit that leads from nothing to this state.
+    pub(super) fn as_edit(&self) -> Vec<Change> {
+        let files = self.files.values().cloned().map(Change::FileAdded);
+        let flushed = self.flushed.iter().map(|(table, position)| Change::Flushed(*table, *position));
+        let received =
+            self.received.iter().map(|((keyspace, vnode), set)| Change::Received(*keyspace, *vnode, set.clone()));
+        let unknown = self.unknown.iter().map(|(kind, body)| Change::Unknown(*kind, body.clone()));
+        let numbers = [Change::ReplayFrom(self.replay_from), Change::NextFile(self.next_file)];
+        files.chain(flushed).chain(received).chain(unknown).chain(numbers).collect()
+    }
+}
+
+fn contradiction(reason: String) -> crate::Error {
+    Corrupt::new("manifest", reason).into()
+}

@@ -1,0 +1,47 @@
+//! What the log's records become when they are applied: memtables, names, the clock. Replay and the write path share it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::names::Names;
+use super::table::{Span, Table};
+use crate::Result;
+use crate::codec::mutation::decode_checked_mutation;
+use crate::codec::{Record, RecordKind};
+use crate::commitlog::Position;
+use crate::model::{TableId, VnodeBits};
+
+/// All tables.
+pub(super) type Tables = BTreeMap<TableId, Arc<Table>>;
+
+pub(super) struct Memory {
+    pub(super) tables: ArcSwap<Tables>,
+    pub(super) names: Mutex<Names>,
+    /// The largest stamp seen.
+    pub(super) last_stamp: AtomicI64,
+    pub(super) vnode_bits: VnodeBits,
+}
+
+impl Memory {
+    /// Applies a logged record, in log order. One of an unknown table has no effect, but its name is received.
+    pub(super) fn insert(&self, record: &Bytes, end: Position) -> Result<()> {
+        let span = Span { begin: self.names.lock().inserted(), end };
+        let record = Record::decode(record.clone())?;
+        let mutation = decode_checked_mutation(record.mutation)?;
+        if let Some(table) = self.tables.load().get(&mutation.table) {
+            table.insert(&mutation, record.stamp, span)?;
+        }
+        self.last_stamp.fetch_max(record.stamp.0, Ordering::Relaxed);
+        let name = match record.kind {
+            RecordKind::Named(name) => Some(((record.keyspace, self.vnode_bits.vnode(mutation.key.token())), name)),
+            RecordKind::Nameless { .. } => None,
+        };
+        self.names.lock().on_inserted(end, name);
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! The local read path: one view of the table, its memtables and files merged, one page of the result.
+//!
+//! A page is a position, not a count (`model::query`): nothing but where it ended crosses to the next one (B007). Visible
+//! rows are counted after the merge, so that a deleted row or partition counts for nothing (B050), and a partition of
+//! which only static values are visible counts once, on the page it begins on (B016).
+//!
+//! ```text
+//! page 1   header  row  row  change(b, D)  row │ change(after the row, none)          ends After(row)
+//! page 2   header  change(after the row, D)  row ...                                  begins there, decodes by itself
+//! ```
+
+use super::Store;
+use super::view::View;
+use crate::codec::EncodedRow;
+use crate::codec::entry::put_entry;
+use crate::model::{
+    Bound, ClusteringKey, Deletion, Direction, Fragment, Merge, Page, PageEnd, PagePosition, PartitionHeader,
+    PartitionKey, ReadCommand, RowPosition, ScanRange, Slice, Stream, Target, TokenRange,
+};
+use crate::sstable::Access;
+use crate::{Error, Result};
+
+type Source = Box<dyn Stream<EncodedRow> + Send>;
+
+impl Store {
+    /// Answers a read from one view of the table.
+    pub fn read(&self, command: &ReadCommand, access: Access) -> Result<Page> {
+        let tables = self.memory.tables.load();
+        let table = tables.get(&command.table).ok_or(Error::UnknownTable { table: command.table })?;
+        let view = table.view();
+        let whole = [Slice::all()];
+        let slices = Slice::joined(if command.slices.is_empty() { &whole } else { &command.slices });
+        if slices.is_empty() {
+            return Ok(Page { entries: bytes::Bytes::new(), end: PageEnd::Complete });
+        }
+        Read { view: &view, command, slices, access }.page()
+    }
+}
+
+struct Read<'a> {
+    view: &'a View,
+    command: &'a ReadCommand,
+    /// Never empty; none of them is, and no two touch.
+    slices: Vec<Slice>,
+    access: Access,
+}
+
+impl Read<'_> {
+    fn page(&self) -> Result<Page> {
+        let mut page = PageBuilder::new(self.command, self.slices == [Slice::all()]);
+        let cut = match (&self.command.target, &self.command.after) {
+            (Target::Partition(key), None) => self.partition(key, &self.slices, &mut page)?,
+            (Target::Partition(key), Some(after)) => self.rest_of_partition(Some(key), after, &mut page)?,
+            (Target::Scan(tokens), None) => self.scan(*tokens, None, &mut page)?,
+            (Target::Scan(tokens), Some(after)) => {
+                let cut = match tokens.contains(after.partition.token()) {
+                    true => self.rest_of_partition(None, after, &mut page)?,
+                    false => None,
+                };
+                match cut {
+                    Some(cut) => Some(cut),
+                    None => self.scan(*tokens, Some(&after.partition), &mut page)?,
+                }
+            }
+        };
+        let end = cut.filter(|cut| self.leaves_something(cut)).map_or(PageEnd::Complete, PageEnd::At);
+        Ok(Page { entries: page.out.into(), end })
+    }
+
+    /// Whether the command asks for anything behind the cut: a read of one row that was found is complete.
+    fn leaves_something(&self, cut: &PagePosition) -> bool {
+        match (&self.command.target, cut.row.bound(self.command.direction)) {
+            (Target::Scan(_), _) => true,
+            (Target::Partition(_), Some(bound)) => !self.slices_behind(bound).is_empty(),
+            (Target::Partition(_), None) => cut.row == RowPosition::Header,
+        }
+    }
+
+    fn slices_behind(&self, bound: Bound) -> Vec<Slice> {
+        let cut = |slice: &Slice| match self.command.direction {
+            Direction::Forward => Slice { start: slice.start.clone().max(bound.clone()), end: slice.end.clone() },
+            Direction::Reverse => Slice { start: slice.start.clone(), end: slice.end.clone().min(bound.clone()) },
+        };
+        self.slices.iter().map(cut).filter(|slice| slice.start < slice.end).collect()
+    }
+
+    /// What lies behind `after` in its partition, which must be `expected` if that is given.
+    fn rest_of_partition(
+        &self,
+        expected: Option<&PartitionKey>,
+        after: &PagePosition,
+        page: &mut PageBuilder,
+    ) -> Result<Option<PagePosition>> {
+        if expected.is_some_and(|expected| *expected != after.partition) {
+            return Err(Error::invalid("page position", "it is not in the partition that the read names"));
+        }
+        let slices = match (&after.row, after.row.bound(self.command.direction)) {
+            (_, Some(bound)) => self.slices_behind(bound),
+            (RowPosition::Header, _) => self.slices.clone(),
+            (_, None) => Vec::new(),
+        };
+        page.resume(after.partition.clone());
+        if slices.is_empty() { Ok(None) } else { self.partition(&after.partition, &slices, page) }
+    }
+
+    fn partition(&self, key: &PartitionKey, slices: &[Slice], page: &mut PageBuilder) -> Result<Option<PagePosition>> {
+        let direction = self.command.direction;
+        let mut sources: Vec<Source> = Vec::new();
+        for memtable in self.view.memtables() {
+            sources.extend(memtable.partition(key, slices, direction)?);
+        }
+        for file in &self.view.files {
+            sources.extend(file.sstable.partition(key, slices, direction, self.access)?);
+        }
+        page.take(Merge::new(sources, direction))
+    }
+
+    fn scan(
+        &self,
+        tokens: TokenRange,
+        after: Option<&PartitionKey>,
+        page: &mut PageBuilder,
+    ) -> Result<Option<PagePosition>> {
+        let direction = self.command.direction;
+        let after = after.map(|key| (key.token(), key.bytes().clone()));
+        let range = ScanRange { after, tokens };
+        let mut sources: Vec<Source> = Vec::new();
+        for memtable in self.view.memtables() {
+            sources.push(memtable.scan(range.clone(), &self.slices, direction));
+        }
+        for file in &self.view.files {
+            sources.push(file.sstable.scan(range.clone(), &self.slices, direction, self.access)?);
+        }
+        page.take(Merge::new(sources, direction))
+    }
+}
+
+/// Encodes merged fragments until a limit cuts them.
+struct PageBuilder<'a> {
+    command: &'a ReadCommand,
+    /// Whether static values alone make a row: where a read asks for whole partitions.
+    counts_static: bool,
+    out: Vec<u8>,
+    visible_rows: u32,
+    /// The partition in which the page before ended.
+    resumed: Option<PartitionKey>,
+    partition: Option<OpenPartition>,
+}
+
+/// What is known of the partition that is being read.
+struct OpenPartition {
+    header: PartitionHeader<EncodedRow>,
+    is_resumed: bool,
+    /// Headers are written when something follows them, or at the end of the partition if they say something new.
+    is_header_written: bool,
+    has_visible_row: bool,
+    in_force: Option<Deletion>,
+}
+
+impl<'a> PageBuilder<'a> {
+    fn new(command: &'a ReadCommand, counts_static: bool) -> PageBuilder<'a> {
+        PageBuilder { command, counts_static, out: Vec::new(), visible_rows: 0, resumed: None, partition: None }
+    }
+
+    /// The page begins within this partition: what its header says was answered before.
+    fn resume(&mut self, partition: PartitionKey) {
+        self.resumed = Some(partition);
+    }
+
+    /// Takes fragments until they end (`None`) or a limit is reached.
+    fn take(&mut self, mut merged: impl Stream<EncodedRow>) -> Result<Option<PagePosition>> {
+        while let Some(fragment) = merged.next()? {
+            let cut = match fragment {
+                Fragment::Partition(header) => self.begin_partition(header)?,
+                Fragment::Row(key, row) => self.row(key, row)?,
+                Fragment::Change(bound, deletion) => self.change(bound, deletion),
+            };
+            if cut.is_some() {
+                return Ok(cut);
+            }
+        }
+        self.end_partition()
+    }
+
+    fn is_full(&self) -> bool {
+        self.visible_rows >= self.command.limit_rows.max(1) || self.out.len() >= self.command.limit_bytes as usize
+    }
+
+    fn begin_partition(&mut self, header: PartitionHeader<EncodedRow>) -> Result<Option<PagePosition>> {
+        let cut = self.end_partition()?;
+        if cut.is_none() {
+            let is_resumed = self.resumed.as_ref() == Some(&header.key);
+            let open =
+                OpenPartition { header, is_resumed, is_header_written: false, has_visible_row: false, in_force: None };
+            self.partition = Some(open);
+        }
+        Ok(cut)
+    }
+
+    /// Closes the partition that is open, if any; where the page ends if it is full.
+    fn end_partition(&mut self) -> Result<Option<PagePosition>> {
+        let Some(mut open) = self.partition.take() else { return Ok(None) };
+        if !open.is_resumed {
+            open.put_header(&mut self.out);
+            if self.counts_static
+                && !open.has_visible_row
+                && let Some(row) = &open.header.static_row
+                && row.is_visible_at(self.command.now_s)?
+            {
+                self.visible_rows += 1;
+            }
+        }
+        Ok(self.is_full().then_some(PagePosition { partition: open.header.key, row: RowPosition::End }))
+    }
+
+    fn row(&mut self, key: ClusteringKey, row: EncodedRow) -> Result<Option<PagePosition>> {
+        let is_visible = row.is_visible_at(self.command.now_s)?;
+        let Some(open) = &mut self.partition else { return Ok(None) };
+        open.put_header(&mut self.out);
+        open.has_visible_row |= is_visible;
+        self.visible_rows += u32::from(is_visible);
+        put_entry(&mut self.out, &Fragment::Row(key.clone(), row));
+        Ok(if self.is_full() { self.cut(RowPosition::After(key)) } else { None })
+    }
+
+    /// A full page may also end before a change, so that a run of tombstones ends pages; but not before its first
+    /// fragment, or the next page would begin where this one did.
+    fn change(&mut self, bound: Bound, deletion: Option<Deletion>) -> Option<PagePosition> {
+        let is_full = self.is_full();
+        let open = self.partition.as_mut()?;
+        if is_full && open.is_header_written {
+            return self.cut(RowPosition::At(bound));
+        }
+        open.put_header(&mut self.out);
+        open.in_force = deletion;
+        put_entry(&mut self.out, &Fragment::Change(bound, deletion));
+        None
+    }
+
+    /// Ends the page within the open partition, closing the range deletion in force.
+    fn cut(&mut self, row: RowPosition) -> Option<PagePosition> {
+        let open = self.partition.take()?;
+        if open.in_force.is_some()
+            && let Some(bound) = row.bound(self.command.direction)
+        {
+            put_entry(&mut self.out, &Fragment::Change(bound, None));
+        }
+        Some(PagePosition { partition: open.header.key, row })
+    }
+}
+
+impl OpenPartition {
+    fn put_header(&mut self, out: &mut Vec<u8>) {
+        if !self.is_header_written {
+            put_entry(out, &Fragment::Partition(self.header.clone()));
+            self.is_header_written = true;
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Opening a data directory, after a clean stop or a crash: the same path.
+//!
+//! ```text
+//! lock ─► identity ─► manifest ─► files of dropped tables and unlisted files go ─► log replayed ─► log synced ─► open
+//! ```
+//!
+//! Replay goes by position per table and never looks at names: what ends at or before a table's flushed position is in a
+//! file and is passed over (B008), everything else is inserted, and a table that was never flushed begins at nothing
+//! (B098). The sets are told only after the fsync: a record that was read back may still be in the page cache alone.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use super::change::State;
+use super::manifest::Manifest;
+use super::memory::{Memory, Tables};
+use super::names::Names;
+use super::table::Table;
+use super::view::LiveFile;
+use super::{DATA_DIRECTORY, LOG_DIRECTORY, Store, StoreOptions, TableSpec, identity};
+use crate::commitlog::{CommitLog, LogOptions};
+use crate::model::{Identity, TableId};
+use crate::sstable::{BlockCache, Sstable, file_name};
+use crate::vfs::Vfs;
+use crate::{Corrupt, Result};
+
+impl Store {
+    /// Opens the data directory, making it if it is empty: takes its lock, refuses another node's or cluster's, reads the
+    /// manifest, removes files that nothing lists, replays the log and fsyncs it. Records of tables not in `tables` are
+    /// passed over, their files removed (they were dropped).
+    pub fn open(vfs: Arc<dyn Vfs>, options: StoreOptions, identity: Identity, tables: &[TableSpec]) -> Result<Store> {
+        let data = options.directory.join(DATA_DIRECTORY);
+        vfs.create_dir(&data)?;
+        let lock = vfs.lock(&options.directory.join("LOCK"))?;
+        let mut manifest = open_manifest(&vfs, &options.directory, &identity)?;
+        forget_dropped(&mut manifest, tables)?;
+        remove_unlisted(&*vfs, &data, manifest.state())?;
+        let cache = Arc::new(BlockCache::new(options.cache_bytes));
+        let memory = Memory {
+            tables: ArcSwap::from_pointee(open_tables(&*vfs, &data, manifest.state(), &cache, tables)?),
+            names: Mutex::new(Names::new(manifest.state().received.clone(), manifest.state().replay_from)),
+            last_stamp: AtomicI64::new(last_stamp(manifest.state())),
+            vnode_bits: identity.vnode_bits,
+        };
+        let log = replay(vfs.clone(), &options, identity, manifest.state(), &memory)?;
+        let store = Store {
+            _lock: lock,
+            vfs,
+            options,
+            identity,
+            memory,
+            log: Mutex::new(log),
+            manifest: Mutex::new(manifest),
+            cache,
+            flushing: Mutex::new(()),
+            compacting: Mutex::new(()),
+            flushes: AtomicU64::new(0),
+            compactions: AtomicU64::new(0),
+        };
+        store.release_log()?;
+        Ok(store)
+    }
+}
+
+fn open_manifest(vfs: &Arc<dyn Vfs>, directory: &Path, identity: &Identity) -> Result<Manifest> {
+    let path = Manifest::path(directory);
+    match (identity::read(&**vfs, directory)?, vfs.exists(&path)?) {
+        (Some(found), true) => {
+            identity::check(directory, &found, identity)?;
+            Manifest::open(vfs.clone(), directory)
+        }
+        (Some(found), false) => {
+            identity::check(directory, &found, identity)?;
+            Err(missing("manifest", "this file is missing; it says what the directory holds", &path))
+        }
+        (None, has_manifest) => {
+            // The identity is written last: this directory was never used, even if making it had begun.
+            if has_manifest && !Manifest::open(vfs.clone(), directory)?.state().files.is_empty() {
+                let path = identity::path(directory);
+                return Err(missing("identity", "this file is missing, but the directory holds data", &path));
+            }
+            let manifest = Manifest::create(vfs.clone(), directory)?;
+            identity::write(&**vfs, directory, identity)?;
+            Ok(manifest)
+        }
+    }
+}
+
+fn missing(what: &'static str, reason: &str, path: &Path) -> crate::Error {
+    Corrupt { file: Some(path.to_owned()), ..Corrupt::new(what, reason) }.into()
+}
+
+/// Takes tables that are not in `tables` out of the manifest: they were dropped while the node was down.
+fn forget_dropped(manifest: &mut Manifest, tables: &[TableSpec]) -> Result<()> {
+    let kept: BTreeSet<TableId> = tables.iter().map(|spec| spec.id).collect();
+    let state = manifest.state();
+    let known = state.files.values().map(|meta| meta.table).chain(state.flushed.keys().copied());
+    let dropped: BTreeSet<TableId> = known.filter(|table| !kept.contains(table)).collect();
+    let changes: Vec<_> = dropped.into_iter().flat_map(|table| state.without_table(table)).collect();
+    if changes.is_empty() { Ok(()) } else { manifest.commit(changes) }
+}
+
+/// Removes files that no manifest lists: of flushes and compactions that were cut short, and of dropped tables.
+fn remove_unlisted(vfs: &dyn Vfs, data: &Path, state: &State) -> Result<()> {
+    let listed: BTreeSet<String> = state.files.keys().map(|id| file_name(*id)).collect();
+    for name in vfs.list(data)? {
+        if name.ends_with(".sst") && !listed.contains(&name) {
+            vfs.remove(&data.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn open_tables(
+    vfs: &dyn Vfs,
+    data: &Path,
+    state: &State,
+    cache: &Arc<BlockCache>,
+    specs: &[TableSpec],
+) -> Result<Tables> {
+    let open = |spec: &TableSpec| -> Result<(TableId, Arc<Table>)> {
+        let metas = state.files.values().filter(|meta| meta.table == spec.id);
+        let mut files = Vec::new();
+        for meta in metas {
+            let path = data.join(file_name(meta.id));
+            if !vfs.exists(&path)? {
+                return Err(missing("table", "a file that the manifest lists is missing", &path));
+            }
+            let sstable = Arc::new(Sstable::open(vfs, &path, cache.clone())?);
+            if sstable.bytes() != meta.bytes {
+                let reason = format!("it has {} bytes where the manifest says {}", sstable.bytes(), meta.bytes);
+                return Err(Corrupt::new("SSTable", reason).at(&path, 0).into());
+            }
+            files.push(Arc::new(LiveFile { meta: meta.clone(), sstable }));
+        }
+        let flushed = state.flushed.get(&spec.id).copied().unwrap_or_default();
+        Ok((spec.id, Arc::new(Table::new(spec.clone(), files, flushed))))
+    };
+    specs.iter().map(open).collect()
+}
+
+fn last_stamp(state: &State) -> i64 {
+    state.files.values().map(|meta| meta.stamps.1.0).max().unwrap_or(0)
+}
+
+/// Applies what the log holds from where replay begins. The log hands out only what it has made durable.
+fn replay(
+    vfs: Arc<dyn Vfs>,
+    options: &StoreOptions,
+    owner: Identity,
+    state: &State,
+    memory: &Memory,
+) -> Result<CommitLog> {
+    let directory = options.directory.join(LOG_DIRECTORY);
+    let log = LogOptions { directory, segment_bytes: options.segment_bytes, owner };
+    let mut log =
+        CommitLog::open(vfs, log, state.replay_from, &mut |replayed| memory.insert(&replayed.record, replayed.end))?;
+    let end = log.sync()?;
+    let mut names = memory.names.lock();
+    names.on_inserted(end, None);
+    names.on_synced(end);
+    Ok(log)
+}

@@ -1,0 +1,129 @@
+//! The store against the naive model: whatever is written, flushed, compacted and reopened in between, every read
+//! answers the same.
+
+use proptest::prelude::*;
+
+use super::{Node, decode, joined, scan};
+use crate::model::naive::{Naive, any_direction, any_mutation, any_slices, partition_key};
+use crate::model::{Direction, Fragment, Mutation, ReadCommand, Slice, Target, TokenRange};
+use crate::store::Access;
+
+const PARTITIONS: u8 = 4;
+const KEYS: i32 = 12;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(Mutation),
+    /// A file of its own, so that compactions come about.
+    WriteAndFlush(Mutation),
+    Flush,
+    Compact,
+    Restart,
+    Read(Shape),
+}
+
+#[derive(Debug, Clone)]
+struct Shape {
+    /// `None`: a scan.
+    partition: Option<u8>,
+    /// Ends of a scan, as partitions by number.
+    tokens: (Option<u8>, Option<u8>),
+    /// `None`: what an empty list means.
+    slices: Option<Vec<Slice>>,
+    direction: Direction,
+    limit_rows: u32,
+    limit_bytes: u32,
+}
+
+fn any_shape() -> impl Strategy<Value = Shape> {
+    let end = || proptest::option::weighted(0.3, 0..PARTITIONS);
+    (
+        proptest::option::of(0..PARTITIONS + 1),
+        (end(), end()),
+        proptest::option::of(any_slices(KEYS)),
+        any_direction(),
+        prop_oneof![1u32..5, Just(1_000)],
+        prop_oneof![Just(1u32), 1u32..200, Just(1 << 20)],
+    )
+        .prop_map(|(partition, tokens, slices, direction, limit_rows, limit_bytes)| Shape {
+            partition,
+            tokens,
+            slices,
+            direction,
+            limit_rows,
+            limit_bytes,
+        })
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => any_mutation(PARTITIONS, KEYS).prop_map(Step::Write),
+        4 => any_mutation(PARTITIONS, KEYS).prop_map(Step::WriteAndFlush),
+        1 => Just(Step::Flush),
+        1 => Just(Step::Compact),
+        1 => Just(Step::Restart),
+        4 => any_shape().prop_map(Step::Read),
+    ]
+}
+
+fn check(node: &Node, naive: &Naive, shape: &Shape) {
+    let tokens = TokenRange {
+        after: shape.tokens.0.map(|number| partition_key(number).token()),
+        up_to: shape.tokens.1.map(|number| partition_key(number).token()),
+    };
+    let target = match shape.partition {
+        Some(number) => Target::Partition(partition_key(number)),
+        None => Target::Scan(tokens),
+    };
+    let command = ReadCommand {
+        target,
+        slices: shape.slices.clone().unwrap_or_default(),
+        direction: shape.direction,
+        limit_rows: shape.limit_rows,
+        limit_bytes: shape.limit_bytes,
+        ..scan()
+    };
+    let slices = Slice::joined(shape.slices.as_deref().unwrap_or(&[Slice::all()]));
+    let numbers: Vec<u8> = match shape.partition {
+        Some(number) => vec![number],
+        None => (0..PARTITIONS).filter(|number| tokens.contains(partition_key(*number).token())).collect(),
+    };
+    let mut keys: Vec<_> = numbers.into_iter().map(partition_key).collect();
+    keys.sort();
+    let expected: Vec<_> = keys.iter().flat_map(|key| naive.partition(key, &slices, shape.direction)).collect();
+    let pages = node.pages(command);
+    for page in &pages {
+        let visible = page.iter().filter(|one| matches!(one, Fragment::Row(_, row) if row.is_visible_at(100))).count();
+        assert!(visible <= shape.limit_rows as usize, "{visible} rows on a page of {}", shape.limit_rows);
+    }
+    assert_eq!(joined(pages), expected, "{shape:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn a_store_answers_what_the_naive_model_says(steps in proptest::collection::vec(any_step(), 1..60)) {
+        let mut node = Node::new();
+        let mut naive = Naive::default();
+        for step in steps {
+            match step {
+                Step::Write(mutation) => {
+                    node.write(&mutation);
+                    naive.apply(&mutation);
+                }
+                Step::WriteAndFlush(mutation) => {
+                    node.write(&mutation);
+                    naive.apply(&mutation);
+                    node.store.flush_next().unwrap();
+                }
+                Step::Flush => node.flush(),
+                Step::Compact => drop(node.store.compact_next().unwrap()),
+                Step::Restart => node = node.restart(),
+                Step::Read(shape) => check(&node, &naive, &shape),
+            }
+        }
+        let everything = decode(node.store.read(&scan(), Access::Disk).unwrap().entries);
+        prop_assert_eq!(everything, naive.scan(&[Slice::all()], Direction::Forward));
+    }
+}
