@@ -6,7 +6,9 @@
 //! ```
 
 pub mod clock;
+pub mod config;
 pub mod coordinate;
+pub mod http;
 pub mod metrics;
 pub mod peers;
 pub mod replica;

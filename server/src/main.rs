@@ -1,2 +1,3 @@
-//! x
+//! The binary `trefoild`.
+
 fn main() {}

@@ -1,0 +1,180 @@
+//! From the file to a [`Config`].
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+use tracing::Level;
+use trefoil::model::VnodeBits;
+use trefoil::ring::Zone;
+
+use super::section::Section;
+use super::settings::{
+    CACHE_MIB, MEMTABLE_MIB, MUTATION_MIB_MAX, PAGE_KIB_DEFAULT, PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT,
+    REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS, runtimes,
+};
+use super::{
+    ClusterConfig, Config, ConfigError, LimitsConfig, LogConfig, LogFormat, MemberConfig, NodeConfig, Problem,
+    StorageConfig,
+};
+
+/// Longest name of a cluster, region or zone.
+const NAME_CHARS_MAX: usize = 64;
+
+const NAME: &str = "a name of 1 to 64 letters, digits, '-', '_' and '.'";
+const MEMBERS: &str = "a list of { address = \"127.0.0.1:9441\", region = \"local\", zone = \"a\" }, one for each node \
+                       that the cluster begins with";
+
+impl Config {
+    /// Reads and checks a file. A relative `node.data_dir` is taken from the directory of the file.
+    pub fn load(file: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(file).map_err(Problem::from);
+        let base = file.parent().unwrap_or(Path::new(""));
+        let config = text.and_then(|text| Config::parse(&text, base));
+        config.map_err(|problem| ConfigError { file: file.to_owned(), problem })
+    }
+
+    /// Checks the text of a file; a relative `node.data_dir` is taken from `base`.
+    pub fn parse(text: &str, base: &Path) -> Result<Config, Problem> {
+        let table: Table = text.parse().map_err(|error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or("");
+            let reason = error.message().lines().collect::<Vec<_>>().join(", ");
+            Problem::Syntax { line: before.matches('\n').count() + 1, reason }
+        })?;
+        let mut root = Section::root(table);
+        let config = Config {
+            cluster: cluster(root.section("cluster")?)?,
+            node: node(root.section("node")?, base)?,
+            storage: storage(root.section("storage")?)?,
+            limits: limits(root.section("limits")?)?,
+            log: log(root.section("log")?)?,
+        };
+        root.end()?;
+        config.is_a_member()?;
+        Ok(config)
+    }
+
+    /// Nodes cannot join yet: a node is one of those that the cluster begins with.
+    fn is_a_member(&self) -> Result<(), Problem> {
+        let own = self.node.peer_address;
+        let member = self.cluster.initial_members.iter().find(|member| member.address == own);
+        match member {
+            Some(member) if member.zone == self.node.zone => Ok(()),
+            Some(member) => Err(Problem::Value {
+                setting: "node.zone".to_owned(),
+                value: format!("\"{}\" in region \"{}\"", self.node.zone.name, self.node.zone.region),
+                reason: format!("cluster.initial_members says that {own} stands in {}", member.zone),
+            }),
+            None => Err(Problem::Value {
+                setting: "node.peer_address".to_owned(),
+                value: format!("\"{own}\""),
+                reason: "is not in cluster.initial_members, and nodes cannot join a cluster later yet".to_owned(),
+            }),
+        }
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let possible = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty() && text.len() <= NAME_CHARS_MAX && text.chars().all(possible)
+}
+
+fn zone(section: &mut Section) -> Result<Zone, Problem> {
+    Ok(Zone { region: section.text("region", NAME, is_name)?, name: section.text("zone", NAME, is_name)? })
+}
+
+fn cluster(mut section: Section) -> Result<ClusterConfig, Problem> {
+    let name = section.text("name", NAME, is_name)?;
+    let vnodes = vnodes(&mut section)?;
+    let mut initial_members: Vec<MemberConfig> = Vec::new();
+    for mut item in section.tables("initial_members", MEMBERS)? {
+        let address = item.address("address", None)?;
+        if initial_members.iter().any(|member| member.address == address) {
+            return Err(item.wrong("address", &Value::String(address.to_string()), "is listed twice".to_owned()));
+        }
+        initial_members.push(MemberConfig { address, zone: zone(&mut item)? });
+        item.end()?;
+    }
+    if initial_members.is_empty() {
+        return Err(section.wrong("initial_members", &Value::Array(Vec::new()), format!("must be {MEMBERS}")));
+    }
+    section.end()?;
+    Ok(ClusterConfig { name, vnodes, initial_members })
+}
+
+fn vnodes(section: &mut Section) -> Result<VnodeBits, Problem> {
+    let Some(value) = section.take("vnodes") else { return Ok(VnodeBits::DEFAULT) };
+    let count = value.as_integer().and_then(|value| u32::try_from(value).ok());
+    let count = count.filter(|count| count.is_power_of_two());
+    let bits = count.and_then(|count| u8::try_from(count.trailing_zeros()).ok()).and_then(VnodeBits::new);
+    bits.ok_or_else(|| {
+        section.wrong("vnodes", &value, format!("must be a power of two from 1 to {}", 1u32 << VnodeBits::MAX))
+    })
+}
+
+fn node(mut section: Section, base: &Path) -> Result<NodeConfig, Problem> {
+    let data_dir = section.text("data_dir", "the directory for the node's data", |text| !text.is_empty())?;
+    let zone = zone(&mut section)?;
+    let loopback = |port| Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    let client_address = section.address("client_address", loopback(9440))?;
+    let peer_address = section.address("peer_address", loopback(9441))?;
+    let http_address = section.address("http_address", loopback(9442))?;
+    for (key, address, others) in [
+        ("peer_address", peer_address, [client_address, http_address]),
+        ("http_address", http_address, [client_address, peer_address]),
+    ] {
+        if others.contains(&address) {
+            let reason = "client_address, peer_address and http_address must be three different ones".to_owned();
+            return Err(section.wrong(key, &Value::String(address.to_string()), reason));
+        }
+    }
+    let runtimes = section.number(&runtimes())? as usize;
+    section.end()?;
+    let data_dir = base.join(PathBuf::from(data_dir));
+    Ok(NodeConfig { data_dir, zone, client_address, peer_address, http_address, runtimes })
+}
+
+fn storage(mut section: Section) -> Result<StorageConfig, Problem> {
+    let config = StorageConfig {
+        segment_mib: section.number(&SEGMENT_MIB)?,
+        memtable_mib: section.number(&MEMTABLE_MIB)?,
+        cache_mib: section.number(&CACHE_MIB)?,
+    };
+    section.end()?;
+    Ok(config)
+}
+
+fn limits(mut section: Section) -> Result<LimitsConfig, Problem> {
+    let config = LimitsConfig {
+        requests_in_flight: section.number(&REQUESTS_IN_FLIGHT)?,
+        request_mib_in_flight: section.number(&REQUEST_MIB_IN_FLIGHT)?,
+        timeout_default_ms: section.number(&TIMEOUT_DEFAULT_MS)?,
+        timeout_max_ms: section.number(&TIMEOUT_MAX_MS)?,
+        page_rows_default: section.number(&PAGE_ROWS_DEFAULT)?,
+        page_kib_default: section.number(&PAGE_KIB_DEFAULT)?,
+        mutation_mib_max: section.number(&MUTATION_MIB_MAX)?,
+    };
+    if config.timeout_default_ms > config.timeout_max_ms {
+        let value = Value::Integer(config.timeout_default_ms as i64);
+        let reason = format!("must not be more than timeout_max_ms = {}", config.timeout_max_ms);
+        return Err(section.wrong("timeout_default_ms", &value, reason));
+    }
+    section.end()?;
+    Ok(config)
+}
+
+fn log(mut section: Section) -> Result<LogConfig, Problem> {
+    let levels = [
+        ("error", Level::ERROR),
+        ("warn", Level::WARN),
+        ("info", Level::INFO),
+        ("debug", Level::DEBUG),
+        ("trace", Level::TRACE),
+    ];
+    let config = LogConfig {
+        level: section.word("level", &levels, Level::INFO)?,
+        format: section.word("format", &[("text", LogFormat::Text), ("json", LogFormat::Json)], LogFormat::Text)?,
+    };
+    section.end()?;
+    Ok(config)
+}

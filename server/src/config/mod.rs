@@ -1,0 +1,220 @@
+//! Every setting of a node: its unit, its range, its default, checked once.
+//!
+//! ```text
+//!  node.toml ──section.rs: values in range, nothing unknown──► Config ──► store, limits, listeners, log
+//!                                          (settings.rs: the table of what there is)  └─► to_toml, which reads back
+//! ```
+//!
+//! A setting that is unknown, missing or out of range is an error that names the file, the setting, the value and what
+//! would be right. Nothing is corrected silently, and nothing outside this module looks at the file.
+
+mod load;
+mod section;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trefoil::model::VnodeBits;
+use trefoil::ring::Zone;
+use trefoil::store::StoreOptions;
+
+use crate::coordinate::{Admission, Limits};
+
+/// All settings of a node. Numbers have the units of the file, which their names end in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The cluster as it begins.
+    pub cluster: ClusterConfig,
+    /// This node.
+    pub node: NodeConfig,
+    /// Sizes of its store.
+    pub storage: StorageConfig,
+    /// What requests may ask, and how many at once.
+    pub limits: LimitsConfig,
+    /// What is logged.
+    pub log: LogConfig,
+}
+
+/// The cluster as it begins. Every initial member lists the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// For people.
+    pub name: String,
+    /// Fixed for ever when the cluster begins.
+    pub vnodes: VnodeBits,
+    /// The nodes it begins with; they get the numbers 1, 2, ... in this order.
+    pub initial_members: Vec<MemberConfig>,
+}
+
+/// A node that the cluster begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberConfig {
+    /// Its `node.peer_address`.
+    pub address: SocketAddr,
+    /// Where it stands.
+    pub zone: Zone,
+}
+
+/// This node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// Where its data lies.
+    pub data_dir: PathBuf,
+    /// Where it stands.
+    pub zone: Zone,
+    /// Where clients reach it.
+    pub client_address: SocketAddr,
+    /// Where other nodes reach it.
+    pub peer_address: SocketAddr,
+    /// Where metrics and health are.
+    pub http_address: SocketAddr,
+    /// Threads that serve requests, each with its own connections.
+    pub runtimes: usize,
+}
+
+/// Sizes of the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageConfig {
+    /// Size of a commit log segment.
+    pub segment_mib: u64,
+    /// Memory for all memtables together.
+    pub memtable_mib: u64,
+    /// Memory for decoded blocks.
+    pub cache_mib: u64,
+}
+
+/// What requests may ask, and how many are taken on at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitsConfig {
+    /// Requests of clients at once.
+    pub requests_in_flight: u64,
+    /// Their size together.
+    pub request_mib_in_flight: u64,
+    /// The deadline of requests that bring none.
+    pub timeout_default_ms: u64,
+    /// No request takes longer.
+    pub timeout_max_ms: u64,
+    /// Rows of a page that names no number.
+    pub page_rows_default: u64,
+    /// Size of a page that names none, and the most one may ask.
+    pub page_kib_default: u64,
+    /// Largest mutation of one partition.
+    pub mutation_mib_max: u64,
+}
+
+/// What is logged, to standard error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The least important level that is logged.
+    pub level: tracing::Level,
+    /// One line per event in this form.
+    pub format: LogFormat,
+}
+
+/// The form of a line of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What is wrong with the settings, in one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {problem}", file.display())]
+pub struct ConfigError {
+    /// The file.
+    pub file: PathBuf,
+    /// What is wrong in it.
+    pub problem: Problem,
+}
+
+/// What is wrong in a file of settings.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// There is no such file, or it is not to be read.
+    #[error("cannot be read: {0}")]
+    Unreadable(#[from] std::io::Error),
+    /// It is not TOML.
+    #[error("line {line} is not TOML: {reason}")]
+    Syntax {
+        /// Counted from 1.
+        line: usize,
+        /// What the parser said.
+        reason: String,
+    },
+    /// A value that cannot be.
+    #[error("{setting} = {value}: {reason}")]
+    Value {
+        /// The setting with its section.
+        setting: String,
+        /// As it stands in the file.
+        value: String,
+        /// What would be right.
+        reason: String,
+    },
+    /// A setting without a default is not there.
+    #[error("{setting} is missing: {reason}")]
+    Missing {
+        /// The setting with its section.
+        setting: String,
+        /// What would be right.
+        reason: String,
+    },
+    /// Something that is not a setting.
+    #[error("{setting} is not a setting; {section} has {known}")]
+    Unknown {
+        /// As it stands in the file, with its section.
+        setting: String,
+        /// The section.
+        section: String,
+        /// What can stand there.
+        known: String,
+    },
+}
+
+impl StorageConfig {
+    /// The same for a store in `directory`.
+    pub fn options(&self, directory: PathBuf) -> StoreOptions {
+        StoreOptions {
+            directory,
+            segment_bytes: self.segment_mib << 20,
+            memtable_budget_bytes: self.memtable_mib << 20,
+            cache_bytes: self.cache_mib << 20,
+        }
+    }
+}
+
+impl LimitsConfig {
+    /// What one request may ask.
+    pub fn of_requests(&self) -> Limits {
+        Limits {
+            timeout_default: Duration::from_millis(self.timeout_default_ms),
+            timeout_max: Duration::from_millis(self.timeout_max_ms),
+            page_rows_default: self.page_rows_default as u32,
+            page_bytes_default: (self.page_kib_default << 10) as u32,
+            mutation_bytes_max: (self.mutation_mib_max << 20) as usize,
+        }
+    }
+
+    /// How many at once.
+    pub fn admission(&self) -> Admission {
+        Admission::new(self.requests_in_flight, self.request_mib_in_flight << 20)
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! From a [`Config`] to the text of a file, with every setting explained. Reading it gives the same [`Config`].
+
+use toml::Value;
+
+use super::settings::{
+    CACHE_MIB, MEMTABLE_MIB, MUTATION_MIB_MAX, Number, PAGE_KIB_DEFAULT, PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT,
+    REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS, runtimes,
+};
+use super::{Config, LimitsConfig};
+
+impl Config {
+    /// The text of a file that says this.
+    pub fn to_toml(&self) -> String {
+        [self.cluster_text(), self.node_text(), self.storage_text(), limits_text(&self.limits), self.log_text()]
+            .join("\n")
+    }
+
+    fn cluster_text(&self) -> String {
+        let mut text = format!(
+            "[cluster]\n\
+             # For people.\n\
+             name = {}\n\
+             # A power of two from 1 to 65536; fixed for ever when the cluster begins; default 1024.\n\
+             vnodes = {}\n\
+             # The nodes that the cluster begins with, the same list in the same order on each of them;\n\
+             # `address` is the peer_address.\n\
+             initial_members = [\n",
+            quoted(&self.cluster.name),
+            self.cluster.vnodes.count()
+        );
+        for member in &self.cluster.initial_members {
+            text += &format!(
+                "  {{ address = \"{}\", region = {}, zone = {} }},\n",
+                member.address,
+                quoted(&member.zone.region),
+                quoted(&member.zone.name)
+            );
+        }
+        text + "]\n"
+    }
+
+    fn node_text(&self) -> String {
+        let node = &self.node;
+        format!(
+            "[node]\n\
+             # Relative to the directory of this file.\n\
+             data_dir = {}\n\
+             region = {}\n\
+             zone = {}\n\
+             # Loopback only, since there is no TLS yet. Defaults: ports 9440, 9441 and 9442 of 127.0.0.1.\n\
+             client_address = \"{}\"\n\
+             peer_address = \"{}\"\n\
+             http_address = \"{}\"\n\
+             {}",
+            quoted(&node.data_dir.to_string_lossy()),
+            quoted(&node.zone.region),
+            quoted(&node.zone.name),
+            node.client_address,
+            node.peer_address,
+            node.http_address,
+            line(&Number { default: 0, ..runtimes() }, node.runtimes as u64),
+        )
+    }
+
+    fn storage_text(&self) -> String {
+        let storage = &self.storage;
+        "[storage]\n".to_owned()
+            + &line(&SEGMENT_MIB, storage.segment_mib)
+            + &line(&MEMTABLE_MIB, storage.memtable_mib)
+            + &line(&CACHE_MIB, storage.cache_mib)
+    }
+
+    fn log_text(&self) -> String {
+        format!(
+            "[log]\n\
+             # error, warn, info, debug or trace; default info.\n\
+             level = \"{}\"\n\
+             # text or json, one line per event, to standard error; default text.\n\
+             format = \"{}\"\n",
+            self.log.level.as_str().to_ascii_lowercase(),
+            self.log.format
+        )
+    }
+}
+
+fn limits_text(limits: &LimitsConfig) -> String {
+    "[limits]\n".to_owned()
+        + &line(&REQUESTS_IN_FLIGHT, limits.requests_in_flight)
+        + &line(&REQUEST_MIB_IN_FLIGHT, limits.request_mib_in_flight)
+        + &line(&TIMEOUT_DEFAULT_MS, limits.timeout_default_ms)
+        + &line(&TIMEOUT_MAX_MS, limits.timeout_max_ms)
+        + &line(&PAGE_ROWS_DEFAULT, limits.page_rows_default)
+        + &line(&PAGE_KIB_DEFAULT, limits.page_kib_default)
+        + &line(&MUTATION_MIB_MAX, limits.mutation_mib_max)
+}
+
+/// A number with what it means; a default of 0 is one that the meaning tells.
+fn line(number: &Number, value: u64) -> String {
+    let Number { key, min, max, default, about } = number;
+    let default = if *default == 0 { String::new() } else { format!("; default {default}") };
+    format!("# {min} to {max}{default}: {about}.\n{key} = {value}\n")
+}
+
+fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}

@@ -1,0 +1,129 @@
+//! The HTTP port: `/metrics` for Prometheus, `/healthz` for whoever decides whether the node is sent requests.
+//!
+//! It opens before everything else and closes last, so that a node that starts slowly or stops can say so.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+/// What the node is doing, as `/healthz` tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// It does not take requests yet: what it is waiting for.
+    Starting(String),
+    /// It takes requests.
+    Serving,
+    /// It takes no more requests.
+    Stopping,
+}
+
+/// The node's [`Condition`], shared by whoever sets and asks it.
+pub struct Health {
+    condition: ArcSwap<Condition>,
+}
+
+/// Where the text of `/metrics` comes from; asked anew each time.
+pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
+
+#[derive(Clone)]
+struct Page {
+    health: Arc<Health>,
+    render: Render,
+}
+
+impl Health {
+    /// A node that has just begun to start.
+    pub fn starting() -> Arc<Health> {
+        let condition = Condition::Starting("settings are read".to_owned());
+        Arc::new(Health { condition: ArcSwap::from_pointee(condition) })
+    }
+
+    /// What the node is doing.
+    pub fn condition(&self) -> Condition {
+        Condition::clone(&self.condition.load())
+    }
+
+    /// Says what the node is doing from now on.
+    pub fn set(&self, condition: Condition) {
+        self.condition.store(Arc::new(condition));
+    }
+}
+
+/// Serves the port until `stop` is done, then finishes what is under way.
+pub async fn serve(
+    listener: TcpListener,
+    health: Arc<Health>,
+    render: Render,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    axum::serve(listener, router(health, render)).with_graceful_shutdown(stop).await
+}
+
+fn router(health: Arc<Health>, render: Render) -> Router {
+    Router::new().route("/healthz", get(healthz)).route("/metrics", get(metrics)).with_state(Page { health, render })
+}
+
+async fn healthz(State(page): State<Page>) -> (StatusCode, String) {
+    match page.health.condition() {
+        Condition::Serving => (StatusCode::OK, "serving\n".to_owned()),
+        Condition::Starting(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("starting: {reason}\n")),
+        Condition::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()),
+    }
+}
+
+async fn metrics(State(page): State<Page>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], (page.render)())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// What a plain HTTP/1.1 client is answered.
+    async fn ask(address: std::net::SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn health_follows_the_node_and_metrics_are_rendered_when_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let health = Health::starting();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async { drop(stopped.await) };
+        let served = tokio::spawn(serve(listener, health.clone(), Arc::new(|| "up 1\n".to_owned()), stopped));
+
+        health.set(Condition::Starting("2 of 3 members answer".to_owned()));
+        let starting = ask(address, "/healthz").await;
+        assert!(starting.starts_with("HTTP/1.1 503") && starting.ends_with("starting: 2 of 3 members answer\n"));
+        health.set(Condition::Serving);
+        let serving = ask(address, "/healthz").await;
+        assert!(serving.starts_with("HTTP/1.1 200") && serving.ends_with("serving\n"), "{serving}");
+        health.set(Condition::Stopping);
+        assert!(ask(address, "/healthz").await.starts_with("HTTP/1.1 503"));
+        assert!(ask(address, "/metrics").await.ends_with("up 1\n"));
+        assert!(ask(address, "/other").await.starts_with("HTTP/1.1 404"));
+
+        stop.send(()).unwrap();
+        served.await.unwrap().unwrap();
+    }
+}
