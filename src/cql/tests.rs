@@ -1,3 +1,5 @@
+//! Words to schema changes: what is understood, what is refused and with which words.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+//! A memtable against the naive model, and its counting of bytes.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-#![allow(clippy::unwrap_used, reason = "tests")]
 //! Random partitions from several sources against a model that looks at every row on its own.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
 

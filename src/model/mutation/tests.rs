@@ -1,3 +1,5 @@
+//! Mutations: the order in which they are built does not matter, and what is built holds the invariants.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;

@@ -1,5 +1,6 @@
-#![allow(clippy::unwrap_used, reason = "tests")]
 //! Ranges against a model that looks at every place on its own.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
 use proptest::prelude::*;

@@ -1,5 +1,6 @@
-#![allow(clippy::unwrap_used, reason = "tests")]
 //! The laws of the one rule, by brute force where the space is small, by random rows where it is not.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
 use proptest::prelude::*;
