@@ -30,6 +30,8 @@
 //!   what a mark speaks of was durable before the mark was written. So is one below the position replay begins from.
 //! - What remains is damage to the last group of a log that was not closed: nothing was written after its sync that could
 //!   tell. [`CommitLog::close`] seals, so that a log that was shut down in order has no such group.
+//! - A last file without a mark and without a readable header, or shorter than it was made, counts as never used: other
+//!   programs and file systems leave such files, though this log does not.
 //!
 //! Marks cost 25 bytes per group, and scanning for them is done only where a frame does not read.
 //!

@@ -25,7 +25,7 @@ pub(super) const SPARES_MAX: usize = 4;
 /// Zeros are written in pieces of this size.
 const FILL_BYTES: u64 = 1 << 20;
 
-/// The spare files of a log. Any thread may prepare one while another appends.
+/// The spare files of a log. Any one thread may prepare them while another appends.
 pub struct Spares {
     vfs: Arc<dyn Vfs>,
     directory: PathBuf,
@@ -57,21 +57,22 @@ impl Spares {
     /// Fills a file if none is ready, so that the next segment need not wait for it. To be called now and then, off the
     /// thread that appends.
     pub fn prepare(&self) -> Result<()> {
-        let mut state = self.state.lock();
-        if state.ready.is_empty() {
-            let path = self.fill(&mut state)?;
-            state.ready.push(path);
-        }
+        let number = {
+            let mut state = self.state.lock();
+            if !state.ready.is_empty() {
+                return Ok(());
+            }
+            state.take_number()
+        };
+        // Not under the lock: whoever appends must not wait for this.
+        let path = self.fill(number)?;
+        self.state.lock().ready.push(path);
         Ok(())
     }
 
     /// Makes a file the segment of this header: durable, and never seen without its header.
     pub(super) fn take(&self, header: &Header) -> Result<Arc<dyn File>> {
-        let mut state = self.state.lock();
-        let spare = match state.ready.pop() {
-            Some(spare) => spare,
-            None => self.fill(&mut state)?,
-        };
+        let spare = self.ready_or_filled()?;
         let file = self.vfs.open(&spare)?;
         file.write_at(&header.encode(), 0)?;
         file.sync()?;
@@ -101,8 +102,17 @@ impl Spares {
         Ok(())
     }
 
-    fn fill(&self, state: &mut State) -> Result<PathBuf> {
+    fn ready_or_filled(&self) -> Result<PathBuf> {
+        let mut state = self.state.lock();
+        if let Some(ready) = state.ready.pop() {
+            return Ok(ready);
+        }
         let number = state.take_number();
+        drop(state);
+        self.fill(number)
+    }
+
+    fn fill(&self, number: u64) -> Result<PathBuf> {
         let unfinished = self.directory.join(format!("{number:020}.new"));
         let file = self.vfs.create(&unfinished)?;
         let zeros = vec![0; self.segment_bytes.min(FILL_BYTES) as usize];

@@ -147,6 +147,14 @@ fn the_largest_sequence_is_a_sequence() {
     assert!(matches!(decode(&bytes), Err(crate::Error::Corrupt(_))), "nothing follows the largest sequence");
 }
 
+#[test]
+fn a_run_stands_once() {
+    let one = encoded(&set_of(&[name(2, 3, 4)]));
+    let twice = [&[2], &one[1..], &one[1..]].concat();
+    assert!(decode(&one).is_ok());
+    assert!(matches!(decode(&twice), Err(crate::Error::Corrupt(_))));
+}
+
 fn stamp(clock: &mut HybridClock, wall_us: i64) -> i64 {
     match clock.next(wall_us) {
         Tick::Stamp(stamp) => stamp.0,
