@@ -1,11 +1,13 @@
 //! Whatever is written is read back, in every shape of read, exactly as the naive table says.
 
+use std::ops::Range;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::TokenRange;
+use crate::model::{TokenRange, Vnode};
 
 /// A bound that often falls onto rows and onto other bounds.
 fn bound() -> impl Strategy<Value = Bound> {
@@ -52,6 +54,29 @@ fn slices() -> impl Strategy<Value = Vec<Slice>> {
     });
     let one = (0..6i32, 0..4i32).prop_map(|(a, b)| vec![Slice::one(&clustering(a, b))]);
     prop_oneof![2 => Just(vec![Slice::all()]), 4 => some, 1 => one]
+}
+
+/// The bytes of the blocks that hold anything of each vnode, found by looking into all of them.
+fn block_ranges(file: &Sstable) -> BTreeMap<Vnode, Range<u64>> {
+    let mut ranges: BTreeMap<Vnode, Range<u64>> = BTreeMap::new();
+    for number in 0..file.index.count() {
+        let entry = file.index.entry(number).unwrap();
+        let block = file.block(number, Access::Disk).unwrap();
+        let begun = (0..block.len()).filter_map(|entry| match block.fragment(entry).unwrap() {
+            Fragment::Partition(header) => Some(header.key.token()),
+            _ => None,
+        });
+        let continued = block.continued().map(|continued| continued.key.token());
+        for token in begun.chain(continued) {
+            let range = ranges.entry(file.vnodes().bits.vnode(token)).or_insert(entry.offset..0);
+            range.end = entry.offset + u64::from(entry.len);
+        }
+    }
+    ranges
+}
+
+fn vnode_ranges(file: &Sstable) -> BTreeMap<Vnode, Range<u64>> {
+    file.vnodes().spans.iter().map(|span| (span.vnode, span.blocks.clone())).collect()
 }
 
 proptest! {
@@ -115,6 +140,7 @@ proptest! {
             let inside = data.partitions.iter().filter(|(key, _)| file.vnodes().bits.vnode(key.token()) == span.vnode);
             prop_assert_eq!(span.rows, inside.map(|(_, contents)| contents.rows.len() as u64).sum::<u64>());
         }
+        prop_assert_eq!(block_ranges(&file), vnode_ranges(&file));
         prop_assert_eq!(partitions, data.partitions.len() as u64);
         prop_assert_eq!(file.stats().partitions, partitions);
     }
