@@ -7,8 +7,11 @@
 //! ```
 //!
 //! An edit is appended and fsynced before anything relies on it, one at a time, so only the last frame can be torn; it is
-//! cut off. A damaged frame with a whole one behind it is corruption. A file that has grown is rewritten under another
-//! name and renamed.
+//! cut off. A damaged frame with a whole one behind it is corruption. A last edit that was whole and has rotted since looks
+//! torn; cutting it off is noticed all the same, since it refers to files and segments that went because of it: recovery
+//! misses them, and refuses before it removes anything.
+//!
+//! A file that has grown is rewritten under another name and renamed.
 //!
 //! After a failed write or fsync nobody knows whether the edit is on the disk. The file is then not touched again: the
 //! next edit writes a new one, which settles it. Until then no file may go that the doubtful edit named.

@@ -1,7 +1,7 @@
 //! Opening a data directory, after a clean stop or a crash: the same path.
 //!
 //! ```text
-//! lock ─► identity ─► manifest ─► files of dropped tables and unlisted files go ─► log replayed ─► log synced ─► open
+//! lock ─► identity ─► manifest, less dropped tables ─► files opened ─► log replayed, synced ─► unlisted files go
 //! ```
 //!
 //! Replay goes by position per table and never looks at names: what ends at or before a table's flushed position is in a
@@ -39,7 +39,6 @@ impl Store {
         let lock = vfs.lock(&options.directory.join("LOCK"))?;
         let mut manifest = open_manifest(&vfs, &options.directory, &identity)?;
         forget_dropped(&mut manifest, tables)?;
-        remove_unlisted(&*vfs, &data, manifest.state())?;
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         let memory = Memory {
             tables: ArcSwap::from_pointee(open_tables(&*vfs, &data, manifest.state(), &cache, tables)?),
@@ -48,6 +47,8 @@ impl Store {
             vnode_bits: identity.vnode_bits,
         };
         let log = replay(vfs.clone(), &options, identity, manifest.state(), &memory)?;
+        // Only now that nothing listed is missing: if the manifest had lost an edit, this would destroy the evidence.
+        remove_unlisted(&*vfs, &data, manifest.state())?;
         let store = Store {
             _lock: lock,
             vfs,

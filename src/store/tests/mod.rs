@@ -1,4 +1,4 @@
-#![allow(clippy::unwrap_used, dead_code, reason = "tests")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,10 @@ use crate::received::ReceivedSet;
 use crate::vfs::Vfs;
 use crate::vfs::memory::MemoryVfs;
 
+mod faults;
+mod files;
 mod law;
+mod paging;
 
 /// A second table.
 const OTHER: TableId = TableId(Uuid::from_u128(8));
