@@ -3,12 +3,18 @@
 //! ```text
 //!   service ─► coordinate ─► peers ─► other nodes
 //!                  └──────► replica ─► trefoil::store
+//!   metadata_log ─► peer_rpc ─► other nodes       birth: who this node is, before anything else
 //! ```
 
+pub mod birth;
 pub mod clock;
 pub mod config;
 pub mod coordinate;
 pub mod http;
+#[cfg(test)]
+mod in_process;
+pub mod metadata_log;
 pub mod metrics;
+pub mod peer_rpc;
 pub mod peers;
 pub mod replica;

@@ -1,0 +1,355 @@
+//! The log over nodes in one process, its files, and the Raft library's own suite for stores.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::time::Instant;
+
+use openraft::testing::{StoreBuilder, Suite};
+use openraft::{CommittedLeaderId, EntryPayload};
+use trefoil::metadata::{Birth, Member, Reason, birth};
+use trefoil::model::{DropKeyspace, VnodeBits};
+use trefoil::ring::Zone;
+use trefoil::vfs::Vfs;
+use trefoil::vfs::memory::MemoryVfs;
+use uuid::Uuid;
+
+use super::files::{LogFile, Logged, Position};
+use super::held::Held;
+use super::log_store::LogStore;
+use super::machine::Machine;
+use super::types::{self, LogId, Proposal, StorageError, Types, Vote, VoterId};
+use super::wire::Wire;
+use super::*;
+use crate::in_process::{Nodes, PATIENCE, keyspace};
+
+const WAIT: Duration = Duration::from_secs(10);
+
+async fn propose(log: &RaftLog, entry: Entry) -> Proposed {
+    log.propose(entry, WAIT).await.unwrap()
+}
+
+fn keyspaces(log: &RaftLog) -> Vec<String> {
+    log.state().keyspaces().map(|keyspace| keyspace.name.clone()).collect()
+}
+
+/// The node that a quorum takes for the leader.
+async fn leader(nodes: &Nodes) -> usize {
+    let began = Instant::now();
+    loop {
+        for (at, site) in nodes.sites.iter().enumerate() {
+            let log = site.log();
+            if let Some(raft) = log.raft()
+                && raft.ensure_linearizable().await.is_ok()
+            {
+                return at;
+            }
+        }
+        assert!(began.elapsed() < PATIENCE, "a leader is elected in time");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn every_node_proposes_and_follows() {
+    let nodes = Nodes::new(&["a", "b", "c", "a"]);
+    nodes.start().await;
+    assert!(nodes.sites[3].log().raft().is_none(), "the second node of a zone does not vote");
+    let clusters: std::collections::BTreeSet<Uuid> =
+        nodes.sites.iter().map(|site| site.log().state().cluster()).collect();
+    assert_eq!(clusters.len(), 1);
+    for (site, number) in nodes.sites.iter().zip(1..) {
+        let log = site.log();
+        assert_eq!(log.me(), NodeId(number));
+        let proposed = propose(&log, keyspace(&format!("from_{number}"))).await;
+        assert_eq!(proposed.applied, Applied::Changed);
+        assert!(log.state().epoch() >= proposed.epoch, "who proposed it has applied it");
+    }
+    let again = nodes.sites[3].log().propose(keyspace("from_1"), WAIT).await;
+    let Err(ProposeError::Refused(refusal)) = again else { panic!("{again:?}") };
+    assert_eq!(refusal.reason, Reason::Exists, "the reason travels to the node that asked");
+    let last = propose(&nodes.sites[1].log(), keyspace("last")).await;
+    nodes.reach(last.epoch).await;
+    for site in &nodes.sites {
+        assert_eq!(keyspaces(&site.log()), ["from_1", "from_2", "from_3", "from_4", "last"]);
+    }
+    nodes.stop().await;
+}
+
+#[tokio::test]
+async fn another_leader_takes_over() {
+    let nodes = Nodes::new(&["a", "b", "c"]);
+    nodes.start().await;
+    let first = leader(&nodes).await;
+    let other = (first + 1) % 3;
+    nodes.sites[first].crash(1).await;
+    let proposed = propose(&nodes.sites[other].log(), keyspace("without_it")).await;
+    nodes.sites[first].start().await.unwrap();
+    nodes.reach(proposed.epoch).await;
+    nodes.stop().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_is_cut_off_promises_nothing() {
+    let nodes = Nodes::new(&["a", "b", "c"]);
+    nodes.start().await;
+    let first = leader(&nodes).await;
+    nodes.cut(first);
+    let alone = nodes.sites[first].log().propose(keyspace("alone"), Duration::from_secs(1)).await;
+    assert!(matches!(alone, Err(ProposeError::Unavailable { .. })), "{alone:?}");
+    let proposed = propose(&nodes.sites[(first + 1) % 3].log(), keyspace("together")).await;
+    nodes.heal();
+    nodes.reach(proposed.epoch).await;
+    assert_eq!(keyspaces(&nodes.sites[first].log()), ["together"]);
+    nodes.stop().await;
+}
+
+#[tokio::test]
+async fn power_loss_everywhere_and_restart_in_any_order_lose_nothing() {
+    let nodes = Nodes::new(&["a", "b", "c"]);
+    nodes.start().await;
+    let mut expected = Vec::new();
+    for (round, order) in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]].into_iter().enumerate() {
+        let name = format!("round_{round}");
+        let proposed = propose(&nodes.sites[order[0]].log(), keyspace(&name)).await;
+        nodes.reach(proposed.epoch).await;
+        expected.push(name);
+        nodes.stop().await;
+        for at in order {
+            let log = nodes.sites[at].start().await.unwrap();
+            assert_eq!(keyspaces(&log), expected, "the first to start needs nobody to know the state");
+        }
+    }
+    propose(&nodes.sites[0].log(), keyspace("after")).await;
+    nodes.stop().await;
+}
+
+#[tokio::test]
+async fn a_minority_refuses_in_time_and_names_the_silent() {
+    let nodes = Nodes::new(&["a", "b", "c", "c"]);
+    nodes.start().await;
+    let proposed = propose(&nodes.sites[0].log(), keyspace("before")).await;
+    nodes.reach(proposed.epoch).await;
+    nodes.sites[1].crash(1).await;
+    nodes.sites[2].crash(1).await;
+    for at in [0, 3] {
+        let began = Instant::now();
+        let refused = nodes.sites[at].log().propose(keyspace("minority"), Duration::from_secs(1)).await;
+        assert!(began.elapsed() < Duration::from_secs(3), "within its deadline");
+        let Err(error @ ProposeError::Unavailable { .. }) = refused else { panic!("{refused:?}") };
+        let text = error.to_string();
+        assert!(text.contains("no quorum of its 3 voters") && text.contains("n2 is not reached"), "{text}");
+        assert_eq!(keyspaces(&nodes.sites[at].log()), ["before"], "the state serves on");
+    }
+    nodes.sites[1].start().await.unwrap();
+    propose(&nodes.sites[3].log(), keyspace("majority")).await;
+    nodes.stop().await;
+}
+
+#[tokio::test]
+async fn whoever_is_far_behind_gets_the_whole_state() {
+    let nodes = Nodes::new(&["a", "b", "c", "a"]);
+    nodes.start().await;
+    nodes.sites[2].crash(1).await;
+    nodes.sites[3].crash(1).await;
+    let log = nodes.sites[0].log();
+    let nothing = || Entry::DropKeyspace(DropKeyspace { name: "none".into(), if_exists: true });
+    for _ in 0..800 {
+        assert_eq!(propose(&log, nothing()).await.applied, Applied::AlreadySo);
+    }
+    let last = propose(&log, keyspace("last")).await;
+    nodes.sites[2].start().await.unwrap();
+    nodes.sites[3].start().await.unwrap();
+    nodes.reach(last.epoch).await;
+    let purged = nodes.sites[2].log().raft().unwrap().metrics().borrow().purged;
+    assert!(purged.is_some_and(|purged| purged.index >= 500), "it never saw the first entries: {purged:?}");
+    nodes.stop().await;
+    nodes.start().await;
+    nodes.reach(last.epoch).await;
+    nodes.stop().await;
+}
+
+fn seed(zones: &[(&str, &str)]) -> ClusterState {
+    let members = zones.iter().zip(1..).map(|((region, name), number)| Member {
+        zone: Zone { region: region.to_string(), name: name.to_string() },
+        peer_address: format!("peer{number}"),
+        client_address: format!("client{number}"),
+    });
+    let vnode_bits = VnodeBits::new(2).unwrap();
+    birth(&Birth { cluster: Uuid::from_u128(1), name: "demo".into(), vnode_bits, members: members.collect() }).unwrap()
+}
+
+#[test]
+fn voters_are_one_per_zone_and_at_most_five() {
+    let of = |zones: &[(&str, &str)]| voters(seed(zones).ring()).into_iter().map(|id| id.0).collect::<Vec<_>>();
+    assert_eq!(of(&[("eu", "a"), ("eu", "a"), ("eu", "b"), ("eu", "c"), ("eu", "b")]), [1, 3, 4]);
+    assert_eq!(of(&[("eu", "a")]), [1]);
+    let nine = [("us", "a"), ("us", "b"), ("us", "c"), ("eu", "a"), ("eu", "b"), ("eu", "c"), ("ap", "a"), ("ap", "b")];
+    assert_eq!(of(&nine), [1, 2, 4, 5, 7], "regions take turns");
+}
+
+fn directory() -> (MemoryVfs, Files) {
+    let vfs = MemoryVfs::new();
+    vfs.create_dir(Path::new("data")).unwrap();
+    let files = Files::open(Arc::new(vfs.clone()), Path::new("data")).unwrap();
+    (vfs, files)
+}
+
+/// Fresh stores for every case of the suite.
+struct Fresh;
+
+impl StoreBuilder<Types, LogStore, Machine, ()> for Fresh {
+    async fn build(&self) -> Result<((), LogStore, Machine), StorageError> {
+        let (_, files) = directory();
+        let store = LogStore::open(files.clone()).unwrap();
+        files.begin(NodeId(1), &seed(&[("eu", "a")])).unwrap();
+        let (held, position) = Held::new(files.clone(), files.read_state().unwrap().unwrap());
+        Ok(((), store, Machine::new(held, position)))
+    }
+}
+
+/// The suite wants to make numbers of voters.
+impl From<u64> for VoterId {
+    fn from(number: u64) -> Self {
+        VoterId(u32::try_from(number).unwrap())
+    }
+}
+
+#[test]
+fn the_stores_keep_what_raft_relies_on() {
+    Suite::test_all(Fresh).unwrap();
+}
+
+fn log_id(term: u64, index: u64) -> LogId {
+    LogId::new(CommittedLeaderId::new(term, VoterId(1)), index)
+}
+
+fn entry(term: u64, index: u64) -> types::Entry {
+    let payload = EntryPayload::Normal(Proposal(Bytes::from(format!("entry {index} of term {term}"))));
+    types::Entry { log_id: log_id(term, index), payload }
+}
+
+fn reopen(files: &Files) -> trefoil::Result<Logged> {
+    LogFile::open(files.clone()).map(|(_, logged)| logged)
+}
+
+#[test]
+fn the_log_file_is_read_as_it_was_written() {
+    let (vfs, files) = directory();
+    let (mut file, _) = LogFile::open(files.clone()).unwrap();
+    file.append(&vec![entry(1, 0), entry(1, 1), entry(1, 2)]).unwrap();
+    file.truncate(2).unwrap();
+    file.append(&vec![entry(2, 2), entry(2, 3)]).unwrap();
+    vfs.crash(3);
+    let logged = reopen(&files).unwrap();
+    let expected = [entry(1, 0), entry(1, 1), entry(2, 2), entry(2, 3)];
+    assert_eq!(logged.entries.values().cloned().collect::<Vec<_>>(), expected);
+    let (mut file, _) = LogFile::open(files.clone()).unwrap();
+    let kept = Logged {
+        purged: Some(log_id(1, 1)),
+        entries: logged.entries.into_iter().filter(|(index, _)| *index > 1).collect(),
+    };
+    file.rewrite(&kept).unwrap();
+    file.append(&vec![entry(2, 4)]).unwrap();
+    let logged = reopen(&files).unwrap();
+    assert_eq!((logged.purged, logged.entries.len(), logged.last()), (Some(log_id(1, 1)), 3, Some(log_id(2, 4))));
+}
+
+/// Every cut of the file gives back a prefix of the records; every flipped byte that a later record follows is found, and
+/// in the last record it costs just that.
+#[test]
+fn a_damaged_log_is_a_shorter_log_or_corrupt() {
+    let (vfs, files) = directory();
+    let (mut file, _) = LogFile::open(files.clone()).unwrap();
+    for index in 0..4 {
+        file.append(&vec![entry(1, index)]).unwrap();
+    }
+    let path = Path::new("data/metadata/log");
+    let handle = vfs.open(path).unwrap();
+    let mut whole = vec![0; handle.len().unwrap() as usize];
+    handle.read_at(&mut whole, 0).unwrap();
+    let with = |bytes: &[u8]| {
+        handle.set_len(0).unwrap();
+        handle.write_at(bytes, 0).unwrap();
+        reopen(&files)
+    };
+    let frame = (whole.len() - 9) / 4;
+    for cut in 0..whole.len() {
+        match with(&whole[..cut]) {
+            Ok(logged) => assert!(logged.entries.len() < 4 && cut >= 9),
+            Err(error) => assert!(cut < 9 && matches!(error, trefoil::Error::Corrupt(_)), "cut at {cut}: {error}"),
+        }
+    }
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0x10;
+        match with(&flipped) {
+            Ok(logged) => assert!(logged.entries.len() < 4, "byte {at}"),
+            Err(error) => assert!(matches!(error, trefoil::Error::Corrupt(_)), "byte {at}: {error}"),
+        }
+    }
+    let mut flipped = whole.clone();
+    flipped[9 + frame + 12] ^= 1;
+    let error = with(&flipped).unwrap_err().to_string();
+    assert!(error.contains("metadata/log") && error.contains("checksum"), "{error}");
+}
+
+#[test]
+fn a_directory_with_raft_files_but_no_state_is_refused() {
+    let (_, files) = directory();
+    files.write_vote(&Vote::new(3, VoterId(1))).unwrap();
+    let error = files.read_state().map(|saved| saved.is_some()).unwrap_err().to_string();
+    assert!(error.contains("it holds `vote` but no `state`"), "{error}");
+}
+
+#[test]
+fn state_and_vote_survive_power_loss_at_any_call() {
+    let state = seed(&[("eu", "a"), ("eu", "b")]);
+    for stop in 1..40 {
+        let (vfs, files) = directory();
+        files.begin(NodeId(2), &state).unwrap();
+        vfs.power_off_at(vfs.operations() + stop);
+        let mut durable = None;
+        for term in 1..4 {
+            let position = Position { applied: Some(log_id(term, term)), ..Position::default() };
+            let vote = Vote::new(term, VoterId(2));
+            if files.write_vote(&vote).and_then(|()| files.write_state(NodeId(2), &position, &state)).is_err() {
+                break;
+            }
+            durable = Some((vote, position));
+        }
+        vfs.crash(stop);
+        let saved = files.read_state().unwrap().unwrap();
+        assert_eq!((saved.node, &saved.state), (NodeId(2), &state));
+        if let Some((vote, position)) = durable {
+            assert!(files.read_vote().unwrap() >= Some(vote), "stopped at call {stop}");
+            assert!(saved.position.applied >= position.applied, "stopped at call {stop}");
+        }
+    }
+}
+
+#[test]
+fn garbage_of_peers_is_an_error_and_never_a_panic() {
+    let request = openraft::raft::AppendEntriesRequest::<Types> {
+        vote: Vote::new_committed(7, VoterId(2)),
+        prev_log_id: Some(log_id(6, 40)),
+        entries: vec![entry(7, 41), entry(7, 42)],
+        leader_commit: None,
+    };
+    let bytes = request.encode();
+    let decode = |bytes: Bytes| openraft::raft::AppendEntriesRequest::<Types>::decode(bytes);
+    let decoded = decode(bytes.clone()).unwrap();
+    assert_eq!(decoded.encode(), bytes);
+    for cut in 0..bytes.len() {
+        assert!(decode(bytes.slice(..cut)).is_err());
+    }
+    for at in 0..bytes.len() {
+        for flip in [1u8, 0x80, 0xff] {
+            let mut flipped = bytes.to_vec();
+            flipped[at] ^= flip;
+            if let Ok(decoded) = decode(flipped.clone().into()) {
+                assert_eq!(decoded.encode(), flipped);
+            }
+        }
+    }
+}
