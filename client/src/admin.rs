@@ -1,0 +1,87 @@
+//! Schema and state of the cluster.
+
+use std::time::Duration;
+
+use tonic::Request;
+use trefoil::model::ddl::DdlStatement;
+use trefoil::model::{Keyspace, Table};
+use trefoil_proto::MESSAGE_BYTES_MAX;
+use trefoil_proto::convert::schema::{ddl, keyspace_to_model, table_to_model};
+use trefoil_proto::v1::cluster_client::ClusterClient;
+use trefoil_proto::v1::schema_client::SchemaClient;
+use trefoil_proto::v1::{
+    ApplyRequest, ApplyResponse, DescribeRequest, FlushRequest, FlushResponse, RingRequest, StatusRequest,
+    StatusResponse, TableRef, Topology,
+};
+
+use crate::client::Client;
+use crate::error::{Error, Result};
+
+/// How long such a call may take: a change of the schema waits up to ten seconds for slow nodes.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Keyspaces and tables.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schema {
+    /// By name.
+    pub keyspaces: Vec<Keyspace>,
+    /// By keyspace and name; with the keyspace's name.
+    pub tables: Vec<(String, Table)>,
+}
+
+impl Client {
+    /// Makes or drops a keyspace or table. It is sent once only: after an unknown outcome, look with [`Client::schema`].
+    pub async fn apply(&self, statement: &DdlStatement) -> Result<ApplyResponse> {
+        let mut client = SchemaClient::new(self.any_channel().await?);
+        let response = client.apply(request(ApplyRequest { ddl: Some(ddl(statement)) })).await;
+        response.map(tonic::Response::into_inner).map_err(|status| Error::from_status(&status))
+    }
+
+    /// All keyspaces and tables.
+    pub async fn schema(&self) -> Result<Schema> {
+        let mut client = SchemaClient::new(self.any_channel().await?).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let response = client.describe(request(DescribeRequest::default())).await;
+        let described = response.map_err(|status| Error::from_status(&status))?.into_inner();
+        let tables = described.tables.into_iter().map(|table| {
+            let keyspace = table.keyspace.clone();
+            table_to_model(table).map(|table| (keyspace, table))
+        });
+        let keyspaces = described.keyspaces.into_iter().map(keyspace_to_model).collect();
+        Ok(Schema { keyspaces, tables: tables.collect::<Result<_, _>>()? })
+    }
+
+    /// The nodes and what each tells of itself.
+    pub async fn status(&self) -> Result<StatusResponse> {
+        let mut client = self.cluster().await?;
+        let response = client.status(request(StatusRequest {})).await;
+        response.map(tonic::Response::into_inner).map_err(|status| Error::from_status(&status))
+    }
+
+    /// Who owns what.
+    pub async fn ring(&self) -> Result<Topology> {
+        let mut client = self.cluster().await?;
+        let response = client.ring(request(RingRequest {})).await;
+        response.map(tonic::Response::into_inner).map_err(|status| Error::from_status(&status))
+    }
+
+    /// Writes memtables to files on every node that is alive: those of `keyspace.table`, or all.
+    pub async fn flush(&self, table: Option<&str>) -> Result<FlushResponse> {
+        let table = table.map(|name| {
+            let (keyspace, name) = name.split_once('.').unwrap_or((name, ""));
+            TableRef { keyspace: keyspace.to_owned(), name: name.to_owned(), ..TableRef::default() }
+        });
+        let mut client = self.cluster().await?;
+        let response = client.flush(request(FlushRequest { table, nodes: Vec::new() })).await;
+        response.map(tonic::Response::into_inner).map_err(|status| Error::from_status(&status))
+    }
+
+    async fn cluster(&self) -> Result<ClusterClient<tonic::transport::Channel>> {
+        Ok(ClusterClient::new(self.any_channel().await?).max_decoding_message_size(MESSAGE_BYTES_MAX))
+    }
+}
+
+fn request<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(CALL_TIMEOUT);
+    request
+}

@@ -1,0 +1,161 @@
+//! Rows of answers, and their columns by name.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trefoil::model::{Column, ColumnKind, Table, Type, Value};
+use trefoil_proto::v1::value::Kind;
+use trefoil_proto::v1::{self, InvalidDetail};
+
+use crate::error::{Error, Result};
+use crate::value::FromValue;
+
+/// The columns of the rows of one read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heading {
+    columns: Vec<(String, Type)>,
+    partition: usize,
+    clustering: usize,
+}
+
+impl Heading {
+    /// Key columns of `table`, then those of `names` that are not; all of them if there are no names.
+    pub(crate) fn new(table: &Table, names: Option<&[String]>) -> Result<Heading, InvalidDetail> {
+        let is_key = |column: &&Column| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering(_));
+        let pair = |column: &Column| (column.name.clone(), column.ty);
+        let mut columns: Vec<_> = table.columns.iter().filter(is_key).map(pair).collect();
+        match names {
+            None => columns.extend(table.columns.iter().filter(|column| !is_key(column)).map(pair)),
+            Some(names) => {
+                for name in names {
+                    let missing = || InvalidDetail::new("there is no such column").column(name);
+                    let column = table.column(name).ok_or_else(missing)?;
+                    columns.extend(Some(column).filter(|column| !is_key(column)).map(pair));
+                }
+            }
+        }
+        Ok(Heading { columns, partition: table.partition_key().count(), clustering: table.clustering().count() })
+    }
+
+    /// Names and types, in the order of [`Row::values`].
+    pub fn columns(&self) -> impl Iterator<Item = (&str, Type)> {
+        self.columns.iter().map(|(name, ty)| (name.as_str(), *ty))
+    }
+}
+
+/// Where a value comes from; answered where the read asked for metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CellMetadata {
+    /// Microseconds since 1970 that decide between versions.
+    pub timestamp_us: i64,
+    /// The time to live it was written with, in seconds, if it was.
+    pub ttl_s: Option<u32>,
+    /// When it will be gone, seconds since 1970, if it will.
+    pub expires_at_s: Option<i64>,
+}
+
+/// A row: key columns, then the others that were asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    heading: Arc<Heading>,
+    wire: v1::Row,
+}
+
+/// What a row can be read as.
+pub trait FromRow: Sized {
+    /// From the columns of a row.
+    fn from_row(row: &Row) -> Result<Self>;
+}
+
+impl FromRow for Row {
+    fn from_row(row: &Row) -> Result<Self> {
+        Ok(row.clone())
+    }
+}
+
+impl Row {
+    /// Checks that an answer has the columns that were asked for.
+    pub(crate) fn new(heading: &Arc<Heading>, wire: v1::Row) -> Result<Row> {
+        let cells = heading.columns.len() - heading.partition - heading.clustering;
+        let clustering = if wire.static_only { 0 } else { heading.clustering };
+        let found = (wire.partition.len(), wire.clustering.len(), wire.cells.len());
+        if found != (heading.partition, clustering, cells) {
+            let reason = format!("a row of {found:?} values instead of {:?}", (heading.partition, clustering, cells));
+            return Err(Error::Column { column: String::new(), reason });
+        }
+        Ok(Row { heading: heading.clone(), wire })
+    }
+
+    /// What its columns are.
+    pub fn heading(&self) -> &Heading {
+        &self.heading
+    }
+
+    /// The row stands for the static columns of its partition alone: its clustering columns are null.
+    pub fn is_static_only(&self) -> bool {
+        self.wire.static_only
+    }
+
+    /// A column by its name. Null is an error unless `T` is an `Option`. A stored empty value of a type that has none reads
+    /// as null; [`Row::bytes`] tells the two apart.
+    pub fn get<T: FromValue>(&self, name: &str) -> Result<T> {
+        let at = self.position(name)?;
+        let fault = |reason| Error::Column { column: name.to_owned(), reason };
+        match self.value_at(at)? {
+            Some(value) => T::from_value(value).map_err(fault),
+            None => T::from_null().map_err(fault),
+        }
+    }
+
+    /// The stored bytes of a column; `None` if it is null.
+    pub fn bytes(&self, name: &str) -> Result<Option<Bytes>> {
+        Ok(self.bytes_at(self.position(name)?))
+    }
+
+    /// Where a static or regular column's value comes from; `None` if it is null, part of the key, or the read did not ask.
+    pub fn metadata(&self, name: &str) -> Result<Option<CellMetadata>> {
+        let keys = self.heading.partition + self.heading.clustering;
+        let cell = self.position(name)?.checked_sub(keys).and_then(|at| self.wire.cells.get(at));
+        Ok(cell.and_then(|cell| {
+            let timestamp_us = cell.timestamp_us?;
+            Some(CellMetadata { timestamp_us, ttl_s: cell.ttl_s, expires_at_s: cell.expires_at_s })
+        }))
+    }
+
+    /// All columns in the order of the heading; `None` is null.
+    pub fn values(&self) -> Result<Vec<Option<Value>>> {
+        (0..self.heading.columns.len()).map(|at| self.value_at(at)).collect()
+    }
+
+    /// The row as something else.
+    pub fn into_typed<T: FromRow>(self) -> Result<T> {
+        T::from_row(&self)
+    }
+
+    fn position(&self, name: &str) -> Result<usize> {
+        let found = self.heading.columns.iter().position(|(column, _)| column == name);
+        found.ok_or_else(|| Error::Column { column: name.to_owned(), reason: "the answer does not have it".to_owned() })
+    }
+
+    fn value_at(&self, at: usize) -> Result<Option<Value>> {
+        let Some(bytes) = self.bytes_at(at) else { return Ok(None) };
+        let (name, ty) = &self.heading.columns[at];
+        Value::decode(*ty, &bytes).map_err(|error| Error::Column { column: name.clone(), reason: error.to_string() })
+    }
+
+    fn bytes_at(&self, at: usize) -> Option<Bytes> {
+        let (partition, keys) = (self.heading.partition, self.heading.partition + self.heading.clustering);
+        let value = if at < partition {
+            self.wire.partition.get(at)
+        } else if at < keys {
+            self.wire.clustering.get(at - partition)
+        } else {
+            self.wire.cells.get(at - keys).and_then(|cell| cell.value.as_ref())
+        };
+        // Values are asked for in their raw form only.
+        match value?.kind.as_ref()? {
+            Kind::Raw(bytes) => Some(bytes.clone()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Writes: built by column names, sent as one mutation, or several in a batch.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use trefoil::model::{ColumnKind, Token, Value};
+use trefoil_proto::convert::value;
+use trefoil_proto::v1::batch_item::Result as ItemResult;
+use trefoil_proto::v1::change::Op as ChangeOp;
+use trefoil_proto::v1::pipe_answer::Result as Answer;
+use trefoil_proto::v1::pipe_operation::Op;
+use trefoil_proto::v1::{
+    BatchRequest, CellWrite, Change, Consistency, InvalidDetail, MutateRequest, Mutation, RowRef, RowWrite,
+    WholePartition, WriteResult,
+};
+
+use crate::client::{Client, RequestOptions};
+use crate::error::{Error, Result};
+use crate::place::{Comparison, Place, encode};
+use crate::retry::{Decision, Failure, Repetition, decide};
+use crate::schema::TableView;
+use crate::value::IntoValue;
+
+/// What can be written as a row: pairs of column and value. A column that is left out stays as it is.
+pub trait ToRow {
+    /// Columns and their values; `None` is null.
+    fn to_row(&self) -> Vec<(String, Option<Value>)>;
+}
+
+/// One write to one partition. Made by [`Client::insert`], [`Client::update`] and [`Client::delete`].
+#[derive(Debug, Clone)]
+#[must_use = "a write does nothing until it is sent"]
+pub struct Write {
+    client: Client,
+    table: String,
+    kind: Kind,
+    values: Vec<(String, Option<Value>)>,
+    place: Place,
+    deleted_columns: Vec<String>,
+    ttl_s: Option<u32>,
+    timestamp_us: Option<i64>,
+    options: RequestOptions,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Insert,
+    Update,
+    Delete,
+}
+
+impl Client {
+    /// Writes a row of `keyspace.table` and makes it exist even if all its columns are null.
+    pub fn insert(&self, table: impl Into<String>) -> Write {
+        Write::new(self, table.into(), Kind::Insert)
+    }
+
+    /// Writes columns of a row of `keyspace.table`, which exists as long as one of them is not null. With the partition
+    /// key alone: static columns.
+    pub fn update(&self, table: impl Into<String>) -> Write {
+        Write::new(self, table.into(), Kind::Update)
+    }
+
+    /// Deletes from `keyspace.table`: the row of a whole key, the rows of a shorter one or of limits, or the partition if
+    /// only its key is given. With [`Write::column`]: only these columns.
+    pub fn delete(&self, table: impl Into<String>) -> Write {
+        Write::new(self, table.into(), Kind::Delete)
+    }
+
+    /// Several writes in one request. Those of one partition of one table are made as a whole; each partition by itself.
+    pub fn batch(&self) -> Batch {
+        Batch { client: self.clone(), writes: Vec::new(), options: RequestOptions::default() }
+    }
+}
+
+impl Write {
+    fn new(client: &Client, table: String, kind: Kind) -> Write {
+        Write {
+            client: client.clone(),
+            table,
+            kind,
+            values: Vec::new(),
+            place: Place::default(),
+            deleted_columns: Vec::new(),
+            ttl_s: None,
+            timestamp_us: None,
+            options: RequestOptions::default(),
+        }
+    }
+
+    /// A column and its value; `None` is null. Key columns too.
+    pub fn value(mut self, column: impl Into<String>, value: impl IntoValue) -> Write {
+        self.values.push((column.into(), value.into_value()));
+        self
+    }
+
+    /// The same as [`Write::value`], for columns of the key.
+    pub fn key(self, column: impl Into<String>, value: impl IntoValue) -> Write {
+        self.value(column, value)
+    }
+
+    /// All columns of a row.
+    pub fn row(mut self, row: &impl ToRow) -> Write {
+        self.values.extend(row.to_row());
+        self
+    }
+
+    /// Of a delete: this column only.
+    pub fn column(mut self, column: impl Into<String>) -> Write {
+        self.deleted_columns.push(column.into());
+        self
+    }
+
+    /// Of a delete: only rows whose first clustering column without a value is at least this.
+    pub fn at_least(self, column: impl Into<String>, value: impl IntoValue) -> Write {
+        self.limit(column.into(), Comparison::AtLeast, value)
+    }
+
+    /// Of a delete: only rows whose first clustering column without a value is more than this.
+    pub fn more_than(self, column: impl Into<String>, value: impl IntoValue) -> Write {
+        self.limit(column.into(), Comparison::MoreThan, value)
+    }
+
+    /// Of a delete: only rows whose first clustering column without a value is at most this.
+    pub fn at_most(self, column: impl Into<String>, value: impl IntoValue) -> Write {
+        self.limit(column.into(), Comparison::AtMost, value)
+    }
+
+    /// Of a delete: only rows whose first clustering column without a value is less than this.
+    pub fn less_than(self, column: impl Into<String>, value: impl IntoValue) -> Write {
+        self.limit(column.into(), Comparison::LessThan, value)
+    }
+
+    fn limit(mut self, column: String, comparison: Comparison, value: impl IntoValue) -> Write {
+        self.place.limits.push((column, comparison, value.into_value()));
+        self
+    }
+
+    /// What is written is gone after so many seconds; 0: never, whatever the table's default is.
+    pub fn ttl_s(mut self, seconds: u32) -> Write {
+        self.ttl_s = Some(seconds);
+        self
+    }
+
+    /// Microseconds since 1970 that decide between versions, instead of the client's clock.
+    pub fn timestamp_us(mut self, timestamp_us: i64) -> Write {
+        self.timestamp_us = Some(timestamp_us);
+        self
+    }
+
+    /// How many replicas must have it, instead of the client's level.
+    pub fn consistency(mut self, consistency: Consistency) -> Write {
+        self.options.consistency = Some(consistency);
+        self
+    }
+
+    /// How long it may take with all attempts, instead of the client's timeout.
+    pub fn timeout(mut self, timeout: Duration) -> Write {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Whether it may be sent again after an unknown outcome; [`Repetition::Safe`] if it is not set.
+    pub fn repetition(mut self, repetition: Repetition) -> Write {
+        self.options.repetition = repetition;
+        self
+    }
+
+    /// Sends it.
+    pub async fn send(self) -> Result<WriteResult> {
+        // Fixed once, so that every attempt is the same write.
+        let timestamp_us = self.timestamp_us.unwrap_or_else(|| self.client.shared.next_timestamp());
+        let view = self.client.table(&self.table).await?;
+        match self.send_to(&view, timestamp_us).await {
+            Err(error) if error.is_schema_out_of_date() => {
+                let view = self.client.refresh_table(&self.table).await?;
+                self.send_to(&view, timestamp_us).await
+            }
+            result => result,
+        }
+    }
+
+    async fn send_to(&self, view: &TableView, timestamp_us: i64) -> Result<WriteResult> {
+        let (token, mutation) = self.build(view)?;
+        let shared = &self.client.shared;
+        let options = Some(shared.options(&self.options, Some(timestamp_us)));
+        let op = Op::Mutate(MutateRequest { options, mutation: Some(mutation) });
+        match shared.execute(op, Some((&view.keyspace, token)), &self.options).await? {
+            Answer::Write(result) => Ok(result),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The mutation, and the token of its partition.
+    fn build(&self, view: &TableView) -> Result<(Token, Mutation)> {
+        let mut place = self.place.clone();
+        let mut cells = Vec::with_capacity(self.values.len() + self.deleted_columns.len());
+        for (name, value) in &self.values {
+            let column = view.column(name)?;
+            if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering(_)) {
+                place.equal.push((name.clone(), value.clone()));
+                continue;
+            }
+            if self.kind == Kind::Delete {
+                let reason = "is not part of the key; columns to delete are named without a value";
+                return Err(view.place(InvalidDetail::new(reason).column(name)));
+            }
+            let value = match value {
+                Some(value) => value::raw(encode(view, column, value)?),
+                None => value::null(),
+            };
+            cells.push(CellWrite { column: name.clone(), value: Some(value) });
+        }
+        let deleted = |name: &String| CellWrite { column: name.clone(), value: Some(value::null()) };
+        cells.extend(self.deleted_columns.iter().map(deleted));
+        let located = place.locate(view)?;
+        let Some((key, partition)) = located.partition else {
+            return Err(view.place(InvalidDetail::new("the key is not given")));
+        };
+        if self.kind != Kind::Delete && !(self.deleted_columns.is_empty() && place.limits.is_empty()) {
+            return Err(view.place(InvalidDetail::new("limits and columns without a value are for deletes")));
+        }
+        let write = RowWrite { clustering: located.prefix.clone(), cells };
+        let op = match self.kind {
+            Kind::Insert => ChangeOp::Insert(write),
+            Kind::Update => ChangeOp::Update(write),
+            Kind::Delete if !write.cells.is_empty() => ChangeOp::Update(write),
+            Kind::Delete if located.prefix.len() == view.table.clustering().count() && !located.prefix.is_empty() => {
+                ChangeOp::DeleteRow(RowRef { clustering: located.prefix })
+            }
+            Kind::Delete => match located.range {
+                Some(range) => ChangeOp::DeleteRange(range),
+                None => ChangeOp::DeletePartition(WholePartition {}),
+            },
+        };
+        let change = Change { timestamp_us: self.timestamp_us, ttl_s: self.ttl_s, op: Some(op) };
+        let mutation = Mutation { table: Some(view.reference.clone()), partition, changes: vec![change] };
+        Ok((key.token(), mutation))
+    }
+}
+
+/// Several writes in one request. Made by [`Client::batch`].
+#[derive(Debug, Clone)]
+#[must_use = "a batch does nothing until it is sent"]
+pub struct Batch {
+    client: Client,
+    writes: Vec<Write>,
+    options: RequestOptions,
+}
+
+impl Batch {
+    /// Adds a write. Its own level, timeout and repetition do not count, those of the batch do.
+    pub fn with(mut self, write: Write) -> Batch {
+        self.writes.push(write);
+        self
+    }
+
+    /// How many replicas must have each write, instead of the client's level.
+    pub fn consistency(mut self, consistency: Consistency) -> Batch {
+        self.options.consistency = Some(consistency);
+        self
+    }
+
+    /// How long it may take with all attempts, instead of the client's timeout.
+    pub fn timeout(mut self, timeout: Duration) -> Batch {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Sends it to a replica of the first write: one result for each write. Writes that failed in a way that time heals
+    /// are sent again, each by itself; a partition that several of them share is then no longer written as a whole, though
+    /// each reader will see all of it in the end.
+    pub async fn send(self) -> Result<Vec<Result<WriteResult>>> {
+        if self.writes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let timestamp_us = self.client.shared.next_timestamp();
+        let mut mutations = Vec::with_capacity(self.writes.len());
+        let mut target = None;
+        for (index, write) in self.writes.iter().enumerate() {
+            let view = self.client.table(&write.table).await?;
+            let (token, mutation) = write.build(&view).map_err(|error| at_index(error, index))?;
+            target.get_or_insert_with(|| (view.keyspace.clone(), token));
+            mutations.push(mutation);
+        }
+        let shared = &self.client.shared;
+        let options = Some(shared.options(&self.options, Some(timestamp_us)));
+        let op = Op::Batch(BatchRequest { options, mutations });
+        let target = target.as_ref().map(|(keyspace, token)| (keyspace.as_str(), *token));
+        let batch = match shared.execute(op, target, &self.options).await? {
+            Answer::Batch(batch) if batch.items.len() == self.writes.len() => batch,
+            other => return Err(unexpected(&other)),
+        };
+        let options = self.options;
+        let finish = |(write, item): (Write, _)| Write { options, ..write }.finish(item, timestamp_us);
+        Ok(join_all(self.writes.into_iter().zip(batch.items.into_iter().map(|item| item.result)).map(finish)).await)
+    }
+}
+
+impl Write {
+    /// The result of one write of a batch, sending it again where that helps.
+    async fn finish(self, item: Option<ItemResult>, timestamp_us: i64) -> Result<WriteResult> {
+        let error = match item {
+            Some(ItemResult::Write(result)) => return Ok(result),
+            Some(ItemResult::Error(error)) => error,
+            None => trefoil_proto::v1::Error::default(),
+        };
+        let outcome = error.outcome();
+        let failure = Failure::Refused(error.clone());
+        let error = Error::Refused { error: Box::new(error), outcome, attempts: 1 };
+        let heals = decide(&failure, self.options.repetition) != Decision::GiveUp;
+        if !heals && !error.is_schema_out_of_date() {
+            return Err(error);
+        }
+        let timestamp_us = self.timestamp_us.unwrap_or(timestamp_us);
+        let view = if error.is_schema_out_of_date() {
+            self.client.refresh_table(&self.table).await?
+        } else {
+            self.client.table(&self.table).await?
+        };
+        self.send_to(&view, timestamp_us).await
+    }
+}
+
+fn at_index(error: Error, index: usize) -> Error {
+    match error {
+        Error::Invalid(invalid) => Error::Invalid(invalid.op(index)),
+        other => other,
+    }
+}
+
+/// An answer of another kind than the question.
+pub(crate) fn unexpected(answer: &Answer) -> Error {
+    let kind = match answer {
+        Answer::Write(_) => "a write",
+        Answer::Batch(_) => "a batch",
+        Answer::Page(_) => "a page",
+        Answer::Error(_) => "an error",
+    };
+    Error::Column { column: String::new(), reason: format!("the node answered as to {kind}") }
+}
