@@ -18,3 +18,4 @@ pub mod metrics;
 pub mod peer_rpc;
 pub mod peers;
 pub mod replica;
+pub mod service;

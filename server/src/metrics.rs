@@ -1,14 +1,205 @@
-//! Every counter, named once.
-use crate::coordinate::Kind;
+//! Every metric of a node, named once.
+//!
+//! What happens is counted where it happens, through handles that are made once; what *is* (bytes held, peers alive) is
+//! looked at when `/metrics` is asked.
+
+use std::io;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use metrics::{
+    Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tonic::Code;
+use trefoil::ring::NodeState;
+
+use crate::clock;
+use crate::coordinate::{Kind, Shared};
+
+const REQUESTS: &str = "trefoil_requests_total";
+const REQUEST_SECONDS: &str = "trefoil_request_seconds";
+const READ_REPAIRS: &str = "trefoil_read_repair_mutations_total";
+const REQUESTS_IN_FLIGHT: &str = "trefoil_requests_in_flight";
+const REQUEST_BYTES_IN_FLIGHT: &str = "trefoil_request_bytes_in_flight";
+const LOG_QUEUE: &str = "trefoil_log_queue_records";
+const LOG_BYTES: &str = "trefoil_log_bytes";
+const MEMTABLE_BYTES: &str = "trefoil_memtable_bytes";
+const MEMTABLES_FROZEN: &str = "trefoil_memtables_frozen";
+const FLUSHES: &str = "trefoil_flushes_total";
+const COMPACTIONS: &str = "trefoil_compactions_total";
+const SSTABLES: &str = "trefoil_sstables";
+const SSTABLE_BYTES: &str = "trefoil_sstable_bytes";
+const CACHE_BYTES: &str = "trefoil_cache_bytes";
+const CACHE_HITS: &str = "trefoil_cache_hits_total";
+const CACHE_MISSES: &str = "trefoil_cache_misses_total";
+const NODES: &str = "trefoil_nodes";
+const NODES_ALIVE: &str = "trefoil_nodes_alive";
+const EPOCH: &str = "trefoil_metadata_epoch";
+const GENERATION: &str = "trefoil_metadata_generation";
+const UPTIME_SECONDS: &str = "trefoil_uptime_seconds";
+const BUILD: &str = "trefoil_build_info";
+
+/// Upper bounds of the latency histogram, in seconds.
+const SECONDS: [f64; 18] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0,
+];
+
+/// gRPC codes have the numbers from 0 to 16.
+const CODES: usize = 17;
+
+static REQUEST_METRICS: LazyLock<Vec<OfKind>> =
+    LazyLock::new(|| [Kind::Mutate, Kind::Batch, Kind::Read].into_iter().map(OfKind::new).collect());
+
+static READ_REPAIR_METRIC: LazyLock<Counter> = LazyLock::new(|| counter!(READ_REPAIRS));
+
+/// The metrics of one kind of request.
+struct OfKind {
+    outcomes: Vec<Counter>,
+    seconds: Histogram,
+}
+
+impl OfKind {
+    fn new(kind: Kind) -> OfKind {
+        let outcome = |code| {
+            let outcome = Code::from_i32(code as i32);
+            counter!(REQUESTS, "kind" => kind.name(), "outcome" => outcome_name(outcome))
+        };
+        OfKind {
+            outcomes: (0..CODES).map(outcome).collect(),
+            seconds: histogram!(REQUEST_SECONDS, "kind" => kind.name()),
+        }
+    }
+}
 
 /// A request of a client was answered.
-pub fn request(kind: Kind, code: tonic::Code, elapsed_us: u64) {
-    let labels = [("kind", kind.name()), ("outcome", code.description())];
-    metrics::counter!("trefoil_requests_total", &labels).increment(1);
-    metrics::histogram!("trefoil_request_seconds", "kind" => kind.name()).record(elapsed_us as f64 / 1e6);
+pub fn request(kind: Kind, code: Code, elapsed_us: u64) {
+    let metrics = &REQUEST_METRICS[kind as usize];
+    metrics.outcomes[code as usize].increment(1);
+    metrics.seconds.record(elapsed_us as f64 / 1e6);
 }
 
 /// Replicas differed and mutations were written back.
 pub fn read_repair(mutations: usize) {
-    metrics::counter!("trefoil_read_repair_mutations_total").increment(mutations as u64);
+    READ_REPAIR_METRIC.increment(mutations as u64);
+}
+
+/// Begins to count, for this process: to be called before anything is counted. Fails if something else counts already.
+pub fn install() -> io::Result<PrometheusHandle> {
+    let recorder = PrometheusBuilder::new().set_buckets(&SECONDS).map_err(io::Error::other)?.build_recorder();
+    let handle = recorder.handle();
+    metrics::set_global_recorder(recorder).map_err(io::Error::other)?;
+    describe();
+    // Counters that stand at 0 are shown from the first moment on.
+    LazyLock::force(&REQUEST_METRICS);
+    LazyLock::force(&READ_REPAIR_METRIC);
+    gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    Ok(handle)
+}
+
+/// The text of `/metrics`: what was counted, and what `node`, once it stands, is.
+pub fn render(handle: &PrometheusHandle, node: &OnceLock<Arc<Shared>>) -> String {
+    gauge!(UPTIME_SECONDS).set(clock::now().0 as f64 / 1e6);
+    if let Some(shared) = node.get() {
+        look_at(shared);
+    }
+    handle.render()
+}
+
+fn look_at(shared: &Shared) {
+    gauge!(REQUESTS_IN_FLIGHT).set(shared.admission.requests() as f64);
+    gauge!(REQUEST_BYTES_IN_FLIGHT).set(shared.admission.bytes() as f64);
+    gauge!(LOG_QUEUE).set(shared.replica.queued_writes() as f64);
+    let store = shared.replica.store().status();
+    gauge!(LOG_BYTES).set(store.log_bytes as f64);
+    gauge!(MEMTABLE_BYTES).set(store.memtable_bytes as f64);
+    gauge!(MEMTABLES_FROZEN).set(store.memtables_frozen as f64);
+    gauge!(SSTABLES).set(store.sstables as f64);
+    gauge!(SSTABLE_BYTES).set(store.sstable_bytes as f64);
+    gauge!(CACHE_BYTES).set(store.cache_bytes as f64);
+    counter!(CACHE_HITS).absolute(store.cache_hits);
+    counter!(CACHE_MISSES).absolute(store.cache_misses);
+    counter!(FLUSHES).absolute(store.flushes);
+    counter!(COMPACTIONS).absolute(store.compactions);
+    let state = shared.cluster.load();
+    let nodes = state.ring().nodes().filter(|node| node.state != NodeState::Gone);
+    gauge!(NODES).set(nodes.count() as f64);
+    gauge!(NODES_ALIVE).set(shared.peers.alive().len() as f64);
+    gauge!(EPOCH).set(state.epoch().index as f64);
+    gauge!(GENERATION).set(f64::from(state.epoch().generation));
+}
+
+fn describe() {
+    describe_counter!(REQUESTS, "Requests of clients that were answered, by kind and gRPC code");
+    describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time from taking a request to its answer, by kind");
+    describe_counter!(READ_REPAIRS, "Mutations written back because replicas differed");
+    describe_gauge!(REQUESTS_IN_FLIGHT, "Requests of clients under way");
+    describe_gauge!(REQUEST_BYTES_IN_FLIGHT, Unit::Bytes, "Their size");
+    describe_gauge!(LOG_QUEUE, "Records that wait for the commit log");
+    describe_gauge!(LOG_BYTES, Unit::Bytes, "Commit log segments that hold records");
+    describe_gauge!(MEMTABLE_BYTES, Unit::Bytes, "Memory held by memtables");
+    describe_gauge!(MEMTABLES_FROZEN, "Memtables that wait for their flush");
+    describe_counter!(FLUSHES, "Memtables written to files");
+    describe_counter!(COMPACTIONS, "Compactions finished");
+    describe_gauge!(SSTABLES, "Live SSTables");
+    describe_gauge!(SSTABLE_BYTES, Unit::Bytes, "Their size");
+    describe_gauge!(CACHE_BYTES, Unit::Bytes, "Decoded blocks held");
+    describe_counter!(CACHE_HITS, "Reads of blocks that were held");
+    describe_counter!(CACHE_MISSES, "Reads of blocks that had to be read from files");
+    describe_gauge!(NODES, "Nodes of the cluster");
+    describe_gauge!(NODES_ALIVE, "Nodes seen alive, this one included");
+    describe_gauge!(EPOCH, "Place in the metadata log of the last entry applied");
+    describe_gauge!(GENERATION, "How often the metadata log was recovered by force");
+    describe_gauge!(UPTIME_SECONDS, Unit::Seconds, "Time since the start of the process");
+    describe_gauge!(BUILD, "1, with the release as a label");
+}
+
+/// A gRPC code as its specification writes it.
+fn outcome_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// The recorder belongs to the whole process, so one test looks at all of it.
+    #[test]
+    fn what_is_counted_is_shown_with_what_it_means() {
+        let handle = install().unwrap();
+        request(Kind::Read, Code::Unavailable, 3_000);
+        read_repair(2);
+        let text = render(&handle, &OnceLock::new());
+        for line in [
+            "# HELP trefoil_requests_total Requests of clients that were answered, by kind and gRPC code",
+            "trefoil_requests_total{kind=\"read\",outcome=\"UNAVAILABLE\"} 1",
+            "trefoil_requests_total{kind=\"batch\",outcome=\"OK\"} 0",
+            "trefoil_request_seconds_bucket{kind=\"read\",le=\"0.0025\"} 0",
+            "trefoil_request_seconds_bucket{kind=\"read\",le=\"0.005\"} 1",
+            "trefoil_read_repair_mutations_total 2",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+        assert!(install().is_err());
+    }
 }

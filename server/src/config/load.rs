@@ -50,27 +50,7 @@ impl Config {
             log: log(root.section("log")?)?,
         };
         root.end()?;
-        config.is_a_member()?;
         Ok(config)
-    }
-
-    /// Nodes cannot join yet: a node is one of those that the cluster begins with.
-    fn is_a_member(&self) -> Result<(), Problem> {
-        let own = self.node.peer_address;
-        let member = self.cluster.initial_members.iter().find(|member| member.address == own);
-        match member {
-            Some(member) if member.zone == self.node.zone => Ok(()),
-            Some(member) => Err(Problem::Value {
-                setting: "node.zone".to_owned(),
-                value: format!("\"{}\" in region \"{}\"", self.node.zone.name, self.node.zone.region),
-                reason: format!("cluster.initial_members says that {own} stands in {}", member.zone),
-            }),
-            None => Err(Problem::Value {
-                setting: "node.peer_address".to_owned(),
-                value: format!("\"{own}\""),
-                reason: "is not in cluster.initial_members, and nodes cannot join a cluster later yet".to_owned(),
-            }),
-        }
     }
 }
 

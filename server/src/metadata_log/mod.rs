@@ -50,6 +50,9 @@ pub trait MetadataLog: Send + Sync {
     /// This node's number.
     fn me(&self) -> NodeId;
 
+    /// The node that leads the log, as far as this node knows.
+    fn leader(&self) -> Option<NodeId>;
+
     /// The latest state that is durable here.
     fn state(&self) -> Arc<ClusterState>;
 

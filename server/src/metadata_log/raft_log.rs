@@ -180,6 +180,13 @@ impl MetadataLog for RaftLog {
         self.id()
     }
 
+    fn leader(&self) -> Option<NodeId> {
+        match &self.part {
+            Part::Voter(raft) => raft.metrics().borrow().current_leader.map(NodeId::from),
+            Part::Follower { .. } => None,
+        }
+    }
+
     fn state(&self) -> Arc<ClusterState> {
         self.held.state()
     }
