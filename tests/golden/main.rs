@@ -4,4 +4,5 @@ mod bytes;
 mod kept;
 mod log;
 mod merge;
+mod metadata;
 mod sstable;

@@ -353,3 +353,55 @@ fn garbage_of_peers_is_an_error_and_never_a_panic() {
         }
     }
 }
+
+/// The kept bytes of a file of `metadata/`; `TREFOIL_GOLDEN=write` writes them if they are missing.
+#[allow(clippy::disallowed_methods, reason = "the samples are the test's own, not the node's")]
+fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let path = format!("{}/../tests/golden/data/v1/{name}.hex", env!("CARGO_MANIFEST_DIR"));
+    let hex: Vec<String> =
+        bytes.chunks(32).map(|line| line.iter().map(|byte| format!("{byte:02x} ")).collect()).collect();
+    let hex: String = hex.iter().map(|line: &String| format!("{}\n", line.trim_end())).collect();
+    if !Path::new(&path).exists() && std::env::var("TREFOIL_GOLDEN").is_ok_and(|value| value == "write") {
+        std::fs::write(&path, &hex).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(hex, kept, "{name} is now written (left) unlike the bytes that are kept (right)");
+    kept.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+fn contents(vfs: &MemoryVfs, name: &str) -> Vec<u8> {
+    let file = vfs.open(&Path::new("data/metadata").join(name)).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn the_files_are_kept() {
+    let (vfs, files) = directory();
+    let membership = types::Membership::new(
+        vec![[VoterId(1), VoterId(2)].into()],
+        std::collections::BTreeMap::from([1, 2].map(|id| (VoterId(id), openraft::EmptyNode {}))),
+    );
+    let voters = |log_id| types::StoredMembership::new(log_id, membership.clone());
+    let position = Position { applied: Some(log_id(1, 2)), membership: voters(Some(log_id(0, 0))) };
+    files.write_state(NodeId(2), &position, &seed(&[("eu", "a"), ("eu", "b")])).unwrap();
+    files.write_vote(&Vote::new_committed(3, VoterId(1))).unwrap();
+    let (mut log, _) = LogFile::open(files.clone()).unwrap();
+    log.rewrite(&Logged { purged: Some(log_id(1, 1)), entries: [(2, entry(1, 2))].into() }).unwrap();
+    let blank = types::Entry { log_id: log_id(3, 3), payload: EntryPayload::Blank };
+    let change = types::Entry { log_id: log_id(3, 4), payload: EntryPayload::Membership(membership.clone()) };
+    log.append(&vec![blank.clone(), change.clone()]).unwrap();
+    log.truncate(4).unwrap();
+    for (name, kept) in [("state", "metadata-state"), ("vote", "metadata-vote"), ("log", "metadata-log")] {
+        let bytes = golden(kept, &contents(&vfs, name));
+        let file = vfs.open(&Path::new("data/metadata").join(name)).unwrap();
+        file.set_len(0).unwrap();
+        file.write_at(&bytes, 0).unwrap();
+    }
+    let saved = files.read_state().unwrap().unwrap();
+    assert_eq!((saved.node, saved.position), (NodeId(2), position));
+    assert_eq!(files.read_vote().unwrap(), Some(Vote::new_committed(3, VoterId(1))));
+    let expected = Logged { purged: Some(log_id(1, 1)), entries: [(2, entry(1, 2)), (3, blank)].into() };
+    assert_eq!(reopen(&files).unwrap(), expected);
+}

@@ -1,0 +1,93 @@
+//! Entries of the metadata log, and the state of a cluster.
+
+use std::collections::BTreeMap;
+
+use trefoil::metadata::{Applied, Birth, ClusterState, Entry, Epoch, Member, apply, birth};
+use trefoil::model::{
+    ColumnDefinition, ColumnKind, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Durability, NodeId, Order,
+    TableId, TableOptions, Type, VnodeBits,
+};
+use trefoil::ring::Zone;
+use uuid::Uuid;
+
+use crate::kept::golden;
+
+fn table(id: u128, name: &str) -> Entry {
+    let column = |name: &str, ty, kind| ColumnDefinition { name: name.into(), ty, kind };
+    let table = CreateTable {
+        keyspace: "shop".into(),
+        name: name.into(),
+        columns: vec![
+            column("customer", Type::Uuid, ColumnKind::PartitionKey),
+            column("year", Type::SmallInt, ColumnKind::PartitionKey),
+            column("placed", Type::Timestamp, ColumnKind::Clustering(Order::Descending)),
+            column("line", Type::Int, ColumnKind::Clustering(Order::Ascending)),
+            column("name", Type::Text, ColumnKind::Static),
+            column("price", Type::Decimal, ColumnKind::Regular),
+        ],
+        options: TableOptions {
+            default_ttl_s: 86_400,
+            lateness_s: 3_600,
+            durability: Durability::Periodic,
+            comment: "what was bought".into(),
+        },
+        if_not_exists: true,
+    };
+    Entry::CreateTable { id: TableId(Uuid::from_u128(id)), table }
+}
+
+/// One entry of every kind, in an order in which each has its effect.
+fn entries() -> [(&'static str, Entry); 5] {
+    let replication = BTreeMap::from([("eu".to_string(), 2), ("us".to_string(), 1)]);
+    let keyspace = CreateKeyspace { name: "shop".into(), replication, if_not_exists: false };
+    let drop_table = DropTable { keyspace: "shop".into(), name: "orders".into(), if_exists: false };
+    [
+        ("metadata-node-started", Entry::NodeStarted(NodeId(2))),
+        ("metadata-create-keyspace", Entry::CreateKeyspace(keyspace)),
+        ("metadata-create-table", table(0x0190_0000_0000_7000_8000_0000_0000_00a1, "orders")),
+        ("metadata-drop-table", Entry::DropTable(drop_table)),
+        ("metadata-drop-keyspace", Entry::DropKeyspace(DropKeyspace { name: "shop".into(), if_exists: true })),
+    ]
+}
+
+fn newborn() -> ClusterState {
+    let members =
+        [("eu", "a"), ("eu", "b"), ("us", "x"), ("eu", "a")].iter().zip(1..).map(|((region, zone), at)| Member {
+            zone: Zone { region: region.to_string(), name: zone.to_string() },
+            peer_address: format!("10.0.0.{at}:9441"),
+            client_address: format!("10.0.0.{at}:9440"),
+        });
+    birth(&Birth {
+        cluster: Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00c1),
+        name: "demo".into(),
+        vnode_bits: VnodeBits::new(3).expect("few"),
+        members: members.collect(),
+    })
+    .expect("a cluster")
+}
+
+fn after(state: &ClusterState, index: u64, entry: &Entry) -> ClusterState {
+    let (next, verdict) = apply(state, Epoch { generation: 0, index }, entry);
+    assert_eq!(verdict, Ok(Applied::Changed), "{entry:?}");
+    next
+}
+
+#[test]
+fn entries_are_kept() {
+    for (name, entry) in entries() {
+        assert_eq!(Entry::decode(golden(name, &entry.encode())).expect("an entry"), entry, "{name}");
+    }
+}
+
+/// The placement of a new cluster is kept with it: nodes of different builds must share the vnodes out alike.
+#[test]
+fn a_state_is_kept() {
+    let [started, keyspace, orders, drop, _] = entries().map(|(_, entry)| entry);
+    let mut state = newborn();
+    let again = table(0x0190_0000_0000_7000_8000_0000_0000_00a2, "orders");
+    for (entry, index) in [started, keyspace, orders, drop, again].iter().zip(3..) {
+        state = after(&state, index, entry);
+    }
+    let kept = golden("cluster-state", &state.encode());
+    assert_eq!(ClusterState::decode(kept).expect("a state"), state);
+}
