@@ -194,9 +194,10 @@ impl Assembler {
     fn after_answer(&mut self, end: PageEnd) -> Next {
         let position = match end {
             PageEnd::Complete => {
+                self.resumed = None;
                 return match self.end_partition() {
-                    // Full, but nothing is left to read: the page is the last one.
-                    Some(_) | None => Next::Complete,
+                    Some(resume) => Next::PageFull(resume),
+                    None => Next::Complete,
                 };
             }
             PageEnd::At(position) => position,
@@ -221,10 +222,9 @@ impl Assembler {
 
     /// Where the page ends if it is given up before it is full: enough work was done for one request.
     pub fn pause(&self, position: PagePosition) -> Resume {
-        let rows_in_partition = match &self.partition {
-            Some(current) if current.key == position.partition => current.rows,
-            _ => 0,
-        };
+        let shown = self.partition.as_ref().map(|current| (&current.key, current.rows));
+        let shown = shown.or(self.resumed.as_ref().map(|(key, rows)| (key, *rows)));
+        let rows_in_partition = shown.filter(|(key, _)| **key == position.partition).map_or(0, |(_, rows)| rows);
         Resume { position, rows_in_partition }
     }
 }

@@ -84,7 +84,7 @@ struct Group {
 
 impl Requirement {
     /// The demand of `level` where `regions[i]` is the region of replica i, in regions numbered by the caller, and
-    /// `local` that of the coordinator. At most [`REPLICAS_MAX`] replicas.
+    /// `local` that of the coordinator. At most [`REPLICAS_MAX`] replicas. Without replicas no level can be met.
     pub fn new(level: Consistency, regions: &[u16], local: u16) -> Requirement {
         debug_assert!(regions.len() <= REPLICAS_MAX, "the metadata log refuses such a topology");
         let all = mask_where(regions, |_| true);
@@ -94,7 +94,7 @@ impl Requirement {
             Consistency::Two => vec![Group { members: all, needed: 2 }],
             Consistency::Three => vec![Group { members: all, needed: 3 }],
             Consistency::Quorum => vec![Group { members: all, needed: quorum(all) }],
-            Consistency::All => vec![Group { members: all, needed: all.count_ones() }],
+            Consistency::All => vec![Group { members: all, needed: all.count_ones().max(1) }],
             Consistency::LocalOne => vec![Group { members: own, needed: 1 }],
             Consistency::LocalQuorum => vec![Group { members: own, needed: quorum(own) }],
             Consistency::EachQuorum => each_region(regions),
@@ -112,9 +112,10 @@ impl Requirement {
         self.groups.iter().map(|group| group.needed).sum()
     }
 
-    /// How many of `replicas` count.
+    /// How many of the acknowledgements demanded `replicas` give; as many as are required if the level is met, and only
+    /// then: more of one region than it needs make up for none of another.
     pub fn counted(&self, replicas: ReplicaMask) -> u32 {
-        (replicas & self.scope()).count_ones()
+        self.groups.iter().map(|group| (replicas & group.members).count_ones().min(group.needed)).sum()
     }
 
     /// The replicas that can count: for a local level, those of the coordinator's region alone (B109).
@@ -161,6 +162,9 @@ fn mask_where(regions: &[u16], admit: impl Fn(u16) -> bool) -> ReplicaMask {
 }
 
 fn each_region(regions: &[u16]) -> Vec<Group> {
+    if regions.is_empty() {
+        return vec![Group { members: 0, needed: 1 }];
+    }
     let mut groups: Vec<Group> = Vec::new();
     for (at, region) in regions.iter().enumerate() {
         let members = mask_where(regions, |other| other == *region);

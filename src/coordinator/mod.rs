@@ -17,6 +17,8 @@ pub mod paging;
 pub mod plan;
 pub mod read;
 pub mod read_repair;
+#[cfg(test)]
+mod tests;
 pub mod write;
 
 pub use assemble::{Assembler, Extent, Next, PageLimits, ResultRow};

@@ -171,7 +171,7 @@ impl ReadOp {
         let (received, data_present) = match &self.phase {
             Phase::Over => return,
             Phase::Repairing { have, .. } => (self.requirement.counted(*have), true),
-            Phase::Asking | Phase::Widening => (self.pages.len() as u32, !self.pages.is_empty()),
+            Phase::Asking | Phase::Widening => (self.requirement.counted(self.answered()), !self.pages.is_empty()),
         };
         self.phase = Phase::Over;
         let required = self.requirement.required();
@@ -194,12 +194,12 @@ impl ReadOp {
     fn advance(&mut self, out: &mut Vec<ReadAction>) {
         if self.outstanding != 0 {
             if !self.requirement.met_by(self.answered() | self.outstanding) {
-                self.give_up(self.pages.len() as u32, out);
+                self.give_up(self.requirement.counted(self.answered()), out);
             }
             return;
         }
         if !self.requirement.met_by(self.answered()) {
-            self.give_up(self.pages.len() as u32, out);
+            self.give_up(self.requirement.counted(self.answered()), out);
         } else if self.pages.windows(2).all(|pair| pair[0].1 == pair[1].1) {
             self.answer_equal(out);
         } else if matches!(self.phase, Phase::Asking) && !self.spare.is_empty() {

@@ -1,0 +1,200 @@
+//! Reads of replicas that agree, differ, fail and come late.
+
+use std::sync::Arc;
+
+use super::cluster::{Cluster, Fault, whole_table};
+use super::replica::Replica;
+use crate::coordinator::{Consistency, FailureReason, ReadAction, ReadAnswer, ReadError, ReadOp, Requirement};
+use crate::model::naive::{partition_key, row_key, rows, value};
+use crate::model::{Fragment, PageEnd, ReadCommand, Slice, Target};
+
+const P: u8 = 1;
+
+/// The values of column 1 in an answer.
+fn values(answer: &ReadAnswer) -> Vec<String> {
+    let row = |fragment: &Fragment<crate::codec::EncodedRow>| match fragment {
+        Fragment::Row(_, row) => Some(row.decode().unwrap()),
+        _ => None,
+    };
+    let cells = answer.fragments.iter().filter_map(row).flat_map(|row| row.cells);
+    cells.map(|(_, cell)| String::from_utf8(cell.value_at(0).unwrap().to_vec()).unwrap()).collect()
+}
+
+fn one_row() -> ReadCommand {
+    ReadCommand { target: Target::Partition(partition_key(P)), slices: vec![Slice::one(&row_key(0))], ..whole_table() }
+}
+
+fn read(cluster: &mut Cluster, level: Consistency) -> ReadAnswer {
+    cluster.log.clear();
+    cluster.execute(one_row(), level).unwrap().unwrap()
+}
+
+/// Three replicas that hold `old`, of which those of `newer` hold `new` as well.
+fn cluster_with(newer: u64) -> Cluster {
+    let mut cluster = Cluster::of_three();
+    cluster.write(0b111, &rows(P, [(0, value("old", 1))]));
+    cluster.write(newer, &rows(P, [(0, value("new", 2))]));
+    cluster
+}
+
+#[test]
+fn equal_answers_of_as_many_as_the_level_needs_are_enough() {
+    let mut cluster = cluster_with(0b111);
+    let answer = read(&mut cluster, Consistency::Quorum);
+    assert_eq!((values(&answer), answer.repaired), (vec!["new".to_owned()], false));
+    assert_eq!(cluster.log, ["ask 0", "ask 1"]);
+    read(&mut cluster, Consistency::One);
+    assert_eq!(cluster.log, ["ask 0"]);
+}
+
+#[test]
+fn the_next_nearest_stands_in_for_one_that_fails() {
+    let mut cluster = cluster_with(0b111);
+    cluster.nearest_first = vec![2, 0, 1];
+    cluster.faults[2] = Fault::Fails;
+    read(&mut cluster, Consistency::Quorum);
+    assert_eq!(cluster.log, ["ask 0", "ask 2", "ask 1"]);
+    cluster.faults[0] = Fault::Fails;
+    let reasons = vec![(0, FailureReason::Disconnected), (2, FailureReason::Disconnected)];
+    let failed = ReadError::Failed { required: 2, received: 0, reasons };
+    assert_eq!(cluster.execute(one_row(), Consistency::Quorum).unwrap(), Err(failed));
+    cluster.faults[0] = Fault::Dead;
+    let refused = cluster.execute(one_row(), Consistency::All).unwrap_err();
+    assert_eq!((refused.required, refused.alive), (3, 2));
+}
+
+#[test]
+fn when_answers_differ_all_are_asked_and_all_become_equal() {
+    let mut cluster = cluster_with(0b001);
+    let answer = read(&mut cluster, Consistency::Quorum);
+    assert_eq!((values(&answer), answer.repaired), (vec!["new".to_owned()], true));
+    assert_eq!(cluster.log, ["ask 0", "ask 1", "ask 2", "repair 1", "repair 2"]);
+    assert!(cluster.holds_the_same_everywhere());
+}
+
+/// B037: X' on all; X acknowledged by N1 and N2; N2 loses its data. A quorum read of N2 and N3, neither of which has X,
+/// must not spread X' over the only copy of X: it asks N1 too.
+#[test]
+fn b037_a_lost_and_a_stale_replica_do_not_outvote_the_newest() {
+    let mut cluster = cluster_with(0b011);
+    cluster.replicas[1] = Replica::default();
+    cluster.nearest_first = vec![1, 2, 0];
+    assert_eq!(values(&read(&mut cluster, Consistency::Quorum)), ["new"]);
+    assert_eq!(cluster.log, ["ask 1", "ask 2", "ask 0", "repair 1", "repair 2"]);
+    assert!(cluster.holds_the_same_everywhere());
+    cluster.nearest_first = vec![0, 2, 1];
+    assert_eq!(values(&read(&mut cluster, Consistency::Quorum)), ["new"]);
+    assert_eq!(cluster.log, ["ask 0", "ask 2"]);
+}
+
+/// B109: two regions and a cut link; replicas of the own region differ. LOCAL_QUORUM reads and repairs within the
+/// region alone.
+#[test]
+fn b109_a_local_read_sends_nothing_to_other_regions() {
+    let mut cluster = Cluster::of_regions(&[0, 1, 0, 1, 0, 1]);
+    cluster.write(0b111111, &rows(P, [(0, value("old", 1))]));
+    cluster.write(0b000001, &rows(P, [(0, value("new", 2))]));
+    [1, 3, 5].into_iter().for_each(|remote| cluster.faults[remote] = Fault::Fails);
+    assert_eq!(values(&read(&mut cluster, Consistency::LocalQuorum)), ["new"]);
+    assert_eq!(cluster.log, ["ask 0", "ask 2", "ask 4", "repair 2", "repair 4"]);
+}
+
+/// B115: N2 is stale and has no room for writes. Quorum reads go on: replicas that have everything count without being
+/// written to, and the third one can be.
+#[test]
+fn b115_a_replica_that_refuses_the_write_back_stops_no_quorum() {
+    for newer in [0b001, 0b101] {
+        let mut cluster = cluster_with(newer);
+        cluster.faults[1] = Fault::RefusesWrites;
+        assert_eq!(values(&read(&mut cluster, Consistency::Quorum)), ["new"]);
+    }
+    let mut cluster = cluster_with(0b001);
+    cluster.faults = vec![Fault::None, Fault::RefusesWrites, Fault::RefusesWrites];
+    let reasons = vec![(1, FailureReason::Storage), (2, FailureReason::Storage)];
+    let failed = ReadError::Failed { required: 2, received: 1, reasons };
+    assert_eq!(cluster.execute(one_row(), Consistency::Quorum).unwrap(), Err(failed));
+}
+
+#[test]
+fn a_malformed_page_is_a_failure_of_its_replica_alone() {
+    for level in [Consistency::One, Consistency::Quorum] {
+        for broken in 0..3 {
+            let mut cluster = cluster_with(0b111);
+            cluster.faults[broken] = Fault::Malformed;
+            assert_eq!(values(&read(&mut cluster, level)), ["new"], "{level}, replica {broken} is broken");
+            assert!(!cluster.log.iter().any(|step| step.starts_with("repair")), "{:?}", cluster.log);
+        }
+    }
+    let mut cluster = cluster_with(0b111);
+    cluster.faults = vec![Fault::Malformed, Fault::Malformed, Fault::None];
+    let answer = cluster.execute(one_row(), Consistency::Quorum).unwrap();
+    assert!(matches!(answer, Err(ReadError::Failed { required: 2, received: 0 | 1, .. })), "{answer:?}");
+}
+
+#[test]
+fn what_comes_late_or_from_strangers_changes_nothing() {
+    let cluster = cluster_with(0b001);
+    let command = Arc::new(one_row());
+    let page = |replica: usize| cluster.replicas[replica].read(&command);
+    let requirement = Requirement::new(Consistency::Quorum, &[0, 0, 0], 0);
+    let mut out = Vec::new();
+    let mut op = ReadOp::start(command.clone(), requirement, &[0, 1, 2], &mut out).unwrap();
+    assert!(matches!(out[..], [ReadAction::Ask(0), ReadAction::Ask(1)]));
+    out.clear();
+    op.page(2, page(2), &mut out);
+    op.repaired(0, &mut out);
+    op.fail(2, FailureReason::Stale, &mut out);
+    op.page(0, page(0), &mut out);
+    op.page(0, page(0), &mut out);
+    op.fail(0, FailureReason::Disconnected, &mut out);
+    assert!(out.is_empty(), "replica 1 is still to answer: {out:?}");
+    op.page(1, page(1), &mut out);
+    assert!(matches!(out[..], [ReadAction::Ask(2)]), "they differ: {out:?}");
+    out.clear();
+    op.page(2, page(2), &mut out);
+    assert!(matches!(out[..], [ReadAction::Repair(1, _), ReadAction::Repair(2, _)]), "{out:?}");
+    out.clear();
+    op.page(1, page(1), &mut out);
+    op.repaired(0, &mut out);
+    assert!(out.is_empty(), "{out:?}");
+    op.repaired(2, &mut out);
+    assert!(matches!(&out[..], [ReadAction::Answer(Ok(answer))] if answer.repaired), "{out:?}");
+    out.clear();
+    op.repaired(1, &mut out);
+    op.fail(1, FailureReason::Storage, &mut out);
+    op.expire(&mut out);
+    assert!(out.is_empty(), "answered already: {out:?}");
+}
+
+#[test]
+fn the_deadline_tells_what_was_missing() {
+    let cluster = cluster_with(0b001);
+    let command = Arc::new(one_row());
+    let page = |replica: usize| cluster.replicas[replica].read(&command);
+    let expired = |pages: &[usize]| {
+        let requirement = Requirement::new(Consistency::Quorum, &[0, 0, 0], 0);
+        let mut out = Vec::new();
+        let mut op = ReadOp::start(command.clone(), requirement, &[0, 1, 2], &mut out).unwrap();
+        pages.iter().for_each(|replica| op.page(*replica, page(*replica), &mut out));
+        op.expire(&mut out);
+        match out.pop() {
+            Some(ReadAction::Answer(Err(error))) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    let timeout = |received, data_present| ReadError::Timeout { required: 2, received, data_present };
+    assert_eq!(expired(&[]), timeout(0, false));
+    assert_eq!(expired(&[0]), timeout(1, true));
+    assert_eq!(expired(&[0, 1, 2]), timeout(1, true), "one replica has everything, its repair of the others is late");
+}
+
+#[test]
+fn an_answer_reaches_to_where_the_shortest_page_does() {
+    let mut cluster = Cluster::of_three();
+    cluster.write(0b111, &rows(P, [(0, value("a", 1)), (2, value("c", 1))]));
+    cluster.write(0b001, &rows(P, [(1, value("b", 1))]));
+    let command = ReadCommand { slices: vec![Slice::all()], limit_rows: 2, ..one_row() };
+    let answer = cluster.execute(command, Consistency::Quorum).unwrap().unwrap();
+    assert_eq!(values(&answer), ["a", "b"], "replica 0 says nothing of what lies behind b");
+    assert!(matches!(&answer.end, PageEnd::At(end) if end.partition == partition_key(P)));
+}
