@@ -6,3 +6,4 @@ mod log;
 mod merge;
 mod metadata;
 mod sstable;
+mod store;

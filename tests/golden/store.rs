@@ -1,0 +1,81 @@
+//! The files of a data directory that are the store's own: its identity and its manifest.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trefoil::codec::{Record, RecordKind};
+use trefoil::model::{
+    Cell, CellKind, ClusteringKey, ColumnId, Durability, Identity, KeyspaceId, Mutation, MutationName, NodeId,
+    PartitionKey, Row, Stamp, TableId, Timestamp, Type, VnodeBits,
+};
+use trefoil::store::{Store, StoreOptions, TableSpec};
+use trefoil::vfs::Vfs;
+use trefoil::vfs::memory::MemoryVfs;
+use uuid::Uuid;
+
+use crate::kept::golden;
+
+const TABLE: TableId = TableId(Uuid::from_u128(0x0f0e0d0c_0b0a_0908_0706_050403020100));
+const NEW_YEAR_US: i64 = 1_767_225_600_000_000;
+
+fn open(vfs: &MemoryVfs) -> Store {
+    let options = StoreOptions {
+        directory: "node".into(),
+        segment_bytes: 16 << 10,
+        memtable_budget_bytes: 1 << 20,
+        cache_bytes: 1 << 20,
+    };
+    let cluster = Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00c1);
+    let identity = Identity { cluster, node: NodeId(2), vnode_bits: VnodeBits::DEFAULT };
+    let columns = vec![(ColumnId(2), Type::Text)];
+    let spec = TableSpec { id: TABLE, keyspace: KeyspaceId(3), durability: Durability::Commit, columns };
+    Store::open(Arc::new(vfs.clone()), options, identity, &[spec]).expect("a store that opens")
+}
+
+/// A directory in which one row was written and flushed.
+fn written() -> MemoryVfs {
+    let vfs = MemoryVfs::new();
+    let store = open(&vfs);
+    let cell = Cell { timestamp: Timestamp(NEW_YEAR_US), kind: CellKind::Live(Bytes::from_static(b"Newark")) };
+    let row = Row { cells: vec![(ColumnId(2), cell)], ..Row::default() };
+    let key = ClusteringKey::encode(&[], &[]).expect("a key without components");
+    let partition = PartitionKey::from_bytes(Bytes::from_static(b"EWR"));
+    let mutation = Mutation { rows: vec![(key, row)], ..Mutation::new(TABLE, partition) };
+    let name = MutationName { origin: NodeId(2), incarnation: NEW_YEAR_US as u64 - 1, sequence: 1 };
+    let record = Record::encode(RecordKind::Named(name), KeyspaceId(3), Stamp(NEW_YEAR_US), &mutation).bytes;
+    let mut ends = Vec::new();
+    store.append(std::slice::from_ref(&record), &mut ends).expect("appended");
+    store.sync().expect("synced");
+    store.insert(&record, ends[0]).expect("inserted");
+    store.flush(None).expect("flushed");
+    store.close().expect("closed");
+    vfs
+}
+
+fn read(vfs: &MemoryVfs, path: &str) -> Vec<u8> {
+    let file = vfs.open(Path::new(path)).expect("it was written");
+    let mut bytes = vec![0; file.len().expect("a length") as usize];
+    file.read_at(&mut bytes, 0).expect("all of it");
+    bytes
+}
+
+fn replace(vfs: &MemoryVfs, path: &str, bytes: &[u8]) {
+    vfs.remove(Path::new(path)).expect("it is there");
+    vfs.create(Path::new(path)).and_then(|file| file.write_at(bytes, 0)).expect("written");
+}
+
+#[test]
+fn a_directory_is_written_and_opened_as_it_always_was() {
+    let vfs = written();
+    let identity = golden("identity", &read(&vfs, "node/IDENTITY"));
+    let manifest = golden("manifest", &read(&vfs, "node/MANIFEST"));
+    replace(&vfs, "node/IDENTITY", &identity);
+    replace(&vfs, "node/MANIFEST", &manifest);
+    let store = open(&vfs);
+    assert_eq!((store.status().sstables, store.last_stamp()), (1, Stamp(NEW_YEAR_US)));
+    let sets = store.received();
+    let ((keyspace, _), set) = sets.first_key_value().expect("one name");
+    let name = MutationName { origin: NodeId(2), incarnation: NEW_YEAR_US as u64 - 1, sequence: 1 };
+    assert!(*keyspace == KeyspaceId(3) && set.contains(name) && sets.len() == 1);
+}
