@@ -4,9 +4,8 @@
 //! themselves and what has expired stay, since nothing is known here of what other replicas hold: no purge.
 
 use crate::Result;
-use crate::codec::EncodedRow;
 use crate::model::{Direction, Merge, Stream};
-use crate::sstable::{Builder, SstableMeta};
+use crate::sstable::{Builder, FragmentStream, SstableMeta};
 
 /// With fewer files a table is left alone: each row is written again once per this many flushes.
 pub const FILES_LEAST: usize = 8;
@@ -18,7 +17,7 @@ pub fn choose<T>(tables: impl IntoIterator<Item = (T, usize)>) -> Option<T> {
 }
 
 /// Merges streams of one table, forward, into a file.
-pub fn merge(sources: Vec<impl Stream<EncodedRow>>, mut builder: Builder) -> Result<SstableMeta> {
+pub fn merge(sources: Vec<FragmentStream>, mut builder: Builder) -> Result<SstableMeta> {
     let mut merged = Merge::new(sources, Direction::Forward);
     while let Some(fragment) = merged.next()? {
         builder.add(&fragment)?;

@@ -23,11 +23,10 @@ use super::Store;
 use super::change::Change;
 use super::table::Table;
 use super::view::{Frozen, LiveFile, View};
-use crate::codec::EncodedRow;
 use crate::commitlog::Position;
 use crate::compaction;
-use crate::model::{Direction, ScanRange, Slice, Stamp, Stream, TableId};
-use crate::sstable::{BLOCK_BYTES, Builder, BuilderOptions, Sstable, SstableMeta, file_name};
+use crate::model::{Direction, ScanRange, Slice, Stamp, TableId};
+use crate::sstable::{BLOCK_BYTES, Builder, BuilderOptions, FragmentStream, Sstable, SstableMeta, file_name};
 use crate::{Error, Result};
 
 /// The log asks for a flush when it is this many times as large as the memtables may be: then old records of rarely
@@ -111,7 +110,7 @@ impl Store {
         table: &Table,
         stamps: (Stamp, Stamp),
         expected_partitions: u64,
-        sources: Vec<Box<dyn Stream<EncodedRow> + Send>>,
+        sources: Vec<FragmentStream>,
     ) -> Result<Arc<LiveFile>> {
         let spec = table.spec();
         let id = self.next_file_id(stamps);

@@ -17,10 +17,8 @@ use crate::model::{
     Bound, ClusteringKey, Deletion, Direction, Fragment, Merge, Page, PageEnd, PagePosition, PartitionHeader,
     PartitionKey, ReadCommand, RowPosition, ScanRange, Slice, Stream, Target, TokenRange,
 };
-use crate::sstable::Access;
+use crate::sstable::{Access, FragmentStream};
 use crate::{Error, Result};
-
-type Source = Box<dyn Stream<EncodedRow> + Send>;
 
 impl Store {
     /// Answers a read from one view of the table.
@@ -105,7 +103,7 @@ impl Read<'_> {
 
     fn partition(&self, key: &PartitionKey, slices: &[Slice], page: &mut PageBuilder) -> Result<Option<PagePosition>> {
         let direction = self.command.direction;
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<FragmentStream> = Vec::new();
         for memtable in self.view.memtables() {
             sources.extend(memtable.partition(key, slices, direction)?);
         }
@@ -124,7 +122,7 @@ impl Read<'_> {
         let direction = self.command.direction;
         let after = after.map(|key| (key.token(), key.bytes().clone()));
         let range = ScanRange { after, tokens };
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<FragmentStream> = Vec::new();
         for memtable in self.view.memtables() {
             sources.push(memtable.scan(range.clone(), &self.slices, direction));
         }

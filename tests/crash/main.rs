@@ -255,7 +255,7 @@ fn calls(seed: u64) -> u64 {
 fn crash(seed: u64) {
     let mut random = Random(!seed);
     let vfs = MemoryVfs::new();
-    let disk = if seed % 3 == 0 { Disk::FailingSyncs } else { Disk::Good };
+    let disk = if seed.is_multiple_of(3) { Disk::FailingSyncs } else { Disk::Good };
     vfs.power_off_at(1 + random.below(calls(seed)));
     let mut history = History::default();
     let _stopped = open(&vfs).and_then(|store| work(&store, &vfs, disk, &mut Random(seed), &mut history, STEPS));

@@ -1,3 +1,4 @@
+//! A store on a file system in memory, with the one thread that writes to it, and words for what it answers.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::PathBuf;
