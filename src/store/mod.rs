@@ -27,6 +27,7 @@ use memory::{Memory, Tables};
 use table::Table;
 
 mod change;
+mod check;
 mod compact;
 mod flush;
 mod identity;

@@ -1,10 +1,12 @@
 //! The store against the naive model: whatever is written, flushed, compacted and reopened in between, every read
 //! answers the same.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use proptest::prelude::*;
 
 use super::{Node, decode, joined, scan};
-use crate::model::naive::{Naive, any_direction, any_mutation, any_slices, partition_key};
+use crate::model::naive::{Naive, any_direction, any_mutation, any_slices, partition_key, rows, value};
 use crate::model::{Direction, Fragment, Mutation, ReadCommand, Slice, Target, TokenRange};
 use crate::store::Access;
 
@@ -123,7 +125,47 @@ proptest! {
                 Step::Read(shape) => check(&node, &naive, &shape),
             }
         }
+        prop_assert!(node.store.check().is_empty());
         let everything = decode(node.store.read(&scan(), Access::Disk).unwrap().entries);
         prop_assert_eq!(everything, naive.scan(&[Slice::all()], Direction::Forward));
     }
+}
+
+/// Readers look while memtables are frozen, flushed and merged: what was inserted before a read began is in it.
+#[test]
+fn no_read_misses_a_row_while_memtables_and_files_change() {
+    let mut node = Node::new();
+    let records: Vec<_> = (0..400).map(|row| node.record(&rows(row as u8 % 4, [(row, value("v", 1))]))).collect();
+    let inserted = AtomicUsize::new(0);
+    let is_done = || inserted.load(Ordering::SeqCst) == records.len();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done() {
+                node.store.flush_next().unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while !is_done() {
+                node.store.compact_next().unwrap();
+            }
+        });
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let (node, inserted, is_done) = (&node, &inserted, &is_done);
+            scope.spawn(move || {
+                while !is_done() {
+                    let before = inserted.load(Ordering::SeqCst);
+                    let found = node.read(ReadCommand { direction, limit_rows: 30, ..scan() });
+                    let found = found.iter().filter(|fragment| matches!(fragment, Fragment::Row(..))).count();
+                    assert!(found >= before, "{found} rows after {before}");
+                }
+            });
+        }
+        for record in &records {
+            let mut ends = Vec::new();
+            node.store.append(std::slice::from_ref(record), &mut ends).unwrap();
+            node.store.insert(record, ends[0]).unwrap();
+            inserted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    assert!(node.store.check().is_empty());
 }
