@@ -1,2 +1,4 @@
 //! x
+#[path = "../cli/mod.rs"]
+mod cli;
 fn main() {}

@@ -1,0 +1,6 @@
+//! The command line.
+pub mod csv;
+mod duration;
+pub mod json;
+pub mod row;
+pub mod text;
