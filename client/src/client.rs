@@ -110,6 +110,8 @@ pub(crate) struct Shared {
     /// The last failure to learn the topology.
     trouble: ArcSwap<String>,
     budget: Budget,
+    /// Attempts beyond the first of their request.
+    retries: AtomicU64,
     turn: AtomicU64,
     /// The greatest stamp seen in an answer.
     observed_stamp: AtomicI64,
@@ -166,6 +168,7 @@ impl Client {
             changed: watch::Sender::new(()),
             trouble: ArcSwap::from_pointee("no answer yet".to_owned()),
             budget: Budget::new(budget),
+            retries: AtomicU64::new(0),
             turn: AtomicU64::new(rand::random()),
             observed_stamp: AtomicI64::new(0),
             last_timestamp: AtomicI64::new(0),
@@ -187,6 +190,11 @@ impl Client {
     /// Takes over a stamp that somebody else has seen.
     pub fn observe_stamp(&self, stamp: i64) {
         self.shared.observed_stamp.fetch_max(stamp, Ordering::Relaxed);
+    }
+
+    /// How many attempts this client and its clones have made beyond the first of each request.
+    pub fn retries(&self) -> u64 {
+        self.shared.retries.load(Ordering::Relaxed)
     }
 
     /// A channel to some node that is connected, for calls that are no reads or writes.
@@ -267,6 +275,7 @@ impl Shared {
         if !delay.is_zero() {
             sleep(delay).await;
         }
+        self.retries.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

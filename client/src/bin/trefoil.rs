@@ -1,4 +1,13 @@
-//! x
+//! The binary `trefoil`: see `cli`.
+
+use std::process::ExitCode;
+
 #[path = "../cli/mod.rs"]
 mod cli;
-fn main() {}
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    cli::run()
+}

@@ -37,9 +37,12 @@ impl<'de> Visitor<'de> for MembersVisitor {
     }
 }
 
-/// Whether a text is a JSON object at all, before there is a table to read it by.
-pub fn check_object(text: &str) -> Result<(), String> {
-    serde_json::from_str::<Members>(text).map(drop).map_err(|error| error.to_string())
+/// An argument that is a JSON object, before there is a table to read it by.
+pub fn object(text: &str) -> Result<String, String> {
+    match serde_json::from_str::<Members>(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// The row of a JSON object.
@@ -149,4 +152,4 @@ pub fn print_string(text: &str, out: &mut String) {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

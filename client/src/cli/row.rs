@@ -108,7 +108,10 @@ impl RowInput {
             (Some(column), _) if !row.clustering.is_empty() => Err(absent(column)),
             (Some(column), Some(regular)) => Err(Fault::of(
                 &column.name,
-                format!("the clustering key is missing; without one only static columns can be set, not {}", regular.name),
+                format!(
+                    "the clustering key is missing; without one only static columns can be set, not {}",
+                    regular.name
+                ),
             )),
             (Some(column), None) if row.cells.is_empty() => Err(absent(column)),
             _ => Ok(row),

@@ -6,7 +6,8 @@ use trefoil::model::{Column, ColumnId, ColumnKind, KeyspaceId, Order, TableId, T
 use super::super::text::tests::typed_value;
 use super::*;
 
-fn table() -> Table {
+/// A table with columns of all kinds.
+pub fn table() -> Table {
     use ColumnKind::{Clustering, PartitionKey, Regular, Static};
     let columns = [
         ("p", Type::Text, PartitionKey),
@@ -87,7 +88,10 @@ fn bad_rows_are_refused_by_column() {
         (r#"{"p":"x","q":1}"#, "column c: it is part of the key"),
         (r#"{"p":"x","q":1,"c":"2013-01-31"}"#, "column d: it is part of the key"),
         (r#"{"p":"x","q":1,"d":1}"#, "column c: it is part of the key"),
-        (r#"{"p":"x","q":1,"a":"y"}"#, "column c: the clustering key is missing; without one only static columns can be set, not a"),
+        (
+            r#"{"p":"x","q":1,"a":"y"}"#,
+            "column c: the clustering key is missing; without one only static columns can be set, not a",
+        ),
         (r#"{"p":"x","q":1,"z":1}"#, "column z: there is no such column in flights; it has p, q, c, d, s, a, t, n, b"),
         (r#"{"p":"x","q":1,"p":"y"}"#, "column p: it is given twice"),
         (r#"{"p":"x","q":null,"q":null}"#, "column q: it is given twice"),

@@ -28,9 +28,7 @@ pub fn value_of(ty: Type) -> BoxedStrategy<Value> {
         Type::BigInt => integer(i64::MIN..=i64::MAX),
         Type::Date => prop_oneof![integer(i32::MIN.into()..=i32::MAX.into()), integer(DAY_FIRST..=DAY_LAST)].boxed(),
         Type::Time => integer(0..=86_399_999_999_999),
-        Type::Timestamp => {
-            prop_oneof![integer(i64::MIN..=i64::MAX), integer(MS_FIRST..=MS_LAST)].boxed()
-        }
+        Type::Timestamp => prop_oneof![integer(i64::MIN..=i64::MAX), integer(MS_FIRST..=MS_LAST)].boxed(),
         Type::VarInt => big.prop_map(Value::VarInt).boxed(),
         Type::Decimal => (prop_oneof![any::<i32>(), -9..60i32], big)
             .prop_map(|(scale, unscaled)| Value::Decimal { scale, unscaled })
@@ -48,9 +46,9 @@ pub fn value_of(ty: Type) -> BoxedStrategy<Value> {
             })
             .boxed(),
         Type::Uuid => any::<u128>().prop_map(|bits| Value::Uuid(Uuid::from_u128(bits))).boxed(),
-        Type::TimeUuid => any::<u128>()
-            .prop_map(|bits| Value::Uuid(Uuid::from_u128(bits & !(0xf << 76) | 1 << 76)))
-            .boxed(),
+        Type::TimeUuid => {
+            any::<u128>().prop_map(|bits| Value::Uuid(Uuid::from_u128(bits & !(0xf << 76) | 1 << 76))).boxed()
+        }
         Type::Inet => any::<std::net::IpAddr>().prop_map(Value::Inet).boxed(),
     }
 }

@@ -1,0 +1,133 @@
+//! `trefoil status`: the nodes as one of them sees them.
+
+use serde_json::{Value as Json, json};
+use trefoil_proto::v1::{Epoch, NodeState, NodeStatus, StatusResponse};
+
+use super::error::Result;
+use super::output::{Align, bytes};
+use super::{Global, output};
+
+/// Shows the nodes and what they are doing.
+pub async fn run(global: &Global) -> Result<()> {
+    let status = global.connect().await?.status().await?;
+    if global.json {
+        return output::line(&as_json(&status).to_string());
+    }
+    output::line(&format!(
+        "cluster {} ({}), epoch {}, metadata led by {}, told by node {}\n",
+        status.cluster_name,
+        cluster_id(&status.cluster_id),
+        epoch(status.epoch.as_ref()),
+        if status.metadata_leader == 0 { "nobody".to_owned() } else { format!("node {}", status.metadata_leader) },
+        status.answered_by,
+    ))?;
+    let columns = [
+        ("node", Align::Right),
+        ("zone", Align::Left),
+        ("address", Align::Left),
+        ("seen", Align::Left),
+        ("state", Align::Left),
+        ("version", Align::Left),
+        ("up", Align::Right),
+        ("epoch", Align::Right),
+        ("vnodes", Align::Right),
+        ("log", Align::Right),
+        ("memtables", Align::Right),
+        ("sstables", Align::Right),
+        ("size", Align::Right),
+        ("in flight", Align::Right),
+    ];
+    output::line(&output::table(&columns, status.nodes.iter().map(cells).collect()))
+}
+
+fn cells(status: &NodeStatus) -> Vec<String> {
+    let node = status.node.clone().unwrap_or_default();
+    let mut cells = vec![
+        node.id.to_string(),
+        format!("{}/{}", node.region, node.zone),
+        node.client_address.clone(),
+        if node.alive { "alive" } else { "dead" }.to_owned(),
+        state_name(node.state()).to_owned(),
+    ];
+    let vnodes = status.vnodes.to_string();
+    let Some(report) = &status.report else {
+        cells.extend(["no answer".to_owned(), "-".to_owned(), "-".to_owned(), vnodes]);
+        cells.extend(std::iter::repeat_n("-".to_owned(), 5));
+        return cells;
+    };
+    cells.extend([
+        report.version.clone(),
+        indicatif::HumanDuration(std::time::Duration::from_secs(report.uptime_s)).to_string(),
+        epoch(report.epoch.as_ref()),
+        vnodes,
+        bytes(report.log_bytes),
+        bytes(report.memtable_bytes),
+        report.sstables.to_string(),
+        bytes(report.sstable_bytes),
+        report.requests_in_flight.to_string(),
+    ]);
+    cells
+}
+
+fn as_json(status: &StatusResponse) -> Json {
+    json!({
+        "cluster_id": cluster_id(&status.cluster_id),
+        "cluster_name": status.cluster_name,
+        "answered_by": status.answered_by,
+        "epoch": epoch_json(status.epoch.as_ref()),
+        "metadata_leader": (status.metadata_leader != 0).then_some(status.metadata_leader),
+        "nodes": status.nodes.iter().map(node_json).collect::<Vec<_>>(),
+    })
+}
+
+fn node_json(status: &NodeStatus) -> Json {
+    let node = status.node.clone().unwrap_or_default();
+    let report = status.report.as_ref().map(|report| {
+        json!({
+            "version": report.version,
+            "epoch": epoch_json(report.epoch.as_ref()),
+            "uptime_s": report.uptime_s,
+            "voter": report.voter,
+            "log_bytes": report.log_bytes,
+            "memtable_bytes": report.memtable_bytes,
+            "memtables_frozen": report.memtables_frozen,
+            "sstables": report.sstables,
+            "sstable_bytes": report.sstable_bytes,
+            "cache_bytes": report.cache_bytes,
+            "requests_in_flight": report.requests_in_flight,
+        })
+    });
+    json!({
+        "id": node.id,
+        "region": node.region,
+        "zone": node.zone,
+        "client_address": node.client_address,
+        "peer_address": node.peer_address,
+        "state": state_name(node.state()),
+        "alive": node.alive,
+        "vnodes": status.vnodes,
+        "report": report,
+    })
+}
+
+/// The state of a node, in lower case.
+pub fn state_name(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Serving => "serving",
+        NodeState::Unspecified => "unknown",
+    }
+}
+
+/// A cluster's id as a UUID.
+pub fn cluster_id(id: &[u8]) -> String {
+    uuid::Uuid::from_slice(id).map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
+}
+
+fn epoch(epoch: Option<&Epoch>) -> String {
+    epoch.map_or_else(|| "-".to_owned(), |epoch| format!("{}.{}", epoch.generation, epoch.index))
+}
+
+/// An epoch for programs.
+pub fn epoch_json(epoch: Option<&Epoch>) -> Json {
+    epoch.map_or(Json::Null, |epoch| json!({ "generation": epoch.generation, "index": epoch.index }))
+}
