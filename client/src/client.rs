@@ -19,7 +19,7 @@ use trefoil_proto::v1::{self, Consistency, Options, Outcome, pipe_answer, pipe_o
 use crate::error::{Error, Result};
 use crate::node::{CONNECT_TIMEOUT, Node, describe, endpoint};
 use crate::retry::{ATTEMPTS_MAX, Budget, Decision, Failure, Repetition, backoff, decide};
-use crate::routing::{Home, Topology};
+use crate::routing::{Home, Reach, Topology};
 use crate::schema::SchemaCache;
 
 /// A watch of the topology that says nothing for so long is given up; the cluster speaks every thirty seconds.
@@ -40,7 +40,8 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The region that the client is in: its nodes are asked before those of others.
+    /// The region that the client is in: its nodes are asked before those of others, and are the only ones that are asked
+    /// at LOCAL levels. That of the node that is reached first if it is not set.
     pub fn region(mut self, region: impl Into<String>) -> ClientBuilder {
         self.home.region = Some(region.into());
         self
@@ -125,6 +126,7 @@ pub(crate) struct Shared {
 /// The topology, and the nodes in it with their connections.
 #[derive(Debug)]
 struct View {
+    home: Home,
     topology: Topology,
     nodes: BTreeMap<NodeId, Arc<Node>>,
 }
@@ -177,7 +179,7 @@ impl Client {
             schema: SchemaCache::default(),
         });
         let watcher = Arc::new(Watcher(tokio::spawn(follow_topology(shared.clone()))));
-        shared.plan(None, deadline).await?;
+        shared.plan(None, Reach::Anywhere, deadline).await?;
         Ok(Client { shared, _watcher: watcher })
     }
 
@@ -200,7 +202,7 @@ impl Client {
     /// A channel to some node that is connected, for calls that are no reads or writes.
     pub(crate) async fn any_channel(&self) -> Result<Channel> {
         let deadline = Instant::now() + self.shared.settings.timeout;
-        let plan = self.shared.plan(None, deadline).await?;
+        let plan = self.shared.plan(None, Reach::Anywhere, deadline).await?;
         plan.iter().find_map(|node| node.channel()).ok_or_else(|| self.shared.unreachable())
     }
 }
@@ -234,11 +236,16 @@ impl Shared {
     ) -> Result<pipe_answer::Result> {
         self.budget.deposit();
         let started = Instant::now();
-        let deadline = started + request.timeout.unwrap_or(self.settings.timeout);
+        let deadline = self.deadline(request);
+        let reach = match request.consistency.unwrap_or(self.settings.consistency) {
+            Consistency::LocalQuorum | Consistency::LocalOne | Consistency::Unspecified => Reach::Region,
+            _ => Reach::Anywhere,
+        };
         let mut attempt = Attempts { started, sent: 0, tries: 0, outcome: Outcome::NotApplied };
         loop {
             // A fresh plan for every round: nodes that were down may be back.
-            for node in self.plan(target, deadline).await.map_err(|error| attempt.or_no_answer(error))? {
+            let plan = self.plan(target, reach, deadline).await;
+            for node in plan.map_err(|error| attempt.or_no_answer(error))? {
                 let until = deadline.min(Instant::now() + self.settings.attempt_timeout);
                 let failure = match node.call(op.clone(), until).await {
                     Ok(answer) => {
@@ -251,6 +258,16 @@ impl Shared {
                 self.before_next(&mut attempt, failure, request.repetition, deadline).await?;
             }
         }
+    }
+
+    /// Whether the budget allows one more attempt.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.budget.withdraw()
+    }
+
+    /// The time at which a request that begins now must have ended.
+    pub(crate) fn deadline(&self, request: &RequestOptions) -> Instant {
+        Instant::now() + request.timeout.unwrap_or(self.settings.timeout)
     }
 
     /// Waits until the next attempt may begin, or says why there is none.
@@ -280,14 +297,14 @@ impl Shared {
     }
 
     /// The nodes to try, best first; at least one. Waits until there is one.
-    async fn plan(&self, target: Option<(&str, Token)>, deadline: Instant) -> Result<Vec<Arc<Node>>> {
+    async fn plan(&self, target: Option<(&str, Token)>, reach: Reach, deadline: Instant) -> Result<Vec<Arc<Node>>> {
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
             if let Some(view) = self.view.load().as_ref() {
                 let usable = |id| view.nodes.get(&id).is_some_and(|node| node.is_up());
                 let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-                let plan = view.topology.plan(&self.settings.home, target, usable, turn);
+                let plan = view.topology.plan(&view.home, reach, target, usable, turn);
                 if !plan.is_empty() {
                     return Ok(plan.iter().filter_map(|id| view.nodes.get(id).cloned()).collect());
                 }
@@ -299,7 +316,11 @@ impl Shared {
     }
 
     fn unreachable(&self) -> Error {
-        Error::Unreachable { tried: self.addresses().join(", "), reason: self.trouble.load().to_string() }
+        let reason = match self.view.load().is_some() {
+            true => "no node that may take the request has a connection".to_owned(),
+            false => self.trouble.load().to_string(),
+        };
+        Error::Unreachable { tried: self.addresses().join(", "), reason }
     }
 
     fn observe(&self, answer: &pipe_answer::Result) {
@@ -353,7 +374,14 @@ impl Shared {
             (id, kept.cloned().unwrap_or_else(|| Arc::new(start())))
         };
         let nodes = topology.addresses().map(node).collect();
-        self.view.store(Some(Arc::new(View { topology, nodes })));
+        let home = match &before {
+            Some(view) => view.home.clone(),
+            None => Home {
+                region: self.settings.home.region.clone().or_else(|| topology.told_in.clone()),
+                zone: self.settings.home.zone.clone(),
+            },
+        };
+        self.view.store(Some(Arc::new(View { home, topology, nodes })));
         self.changed.send_replace(());
     }
 }

@@ -93,6 +93,19 @@ impl Error {
         Error::Refused { outcome: error.outcome(), error: Box::new(error), attempts: 1 }
     }
 
+    /// The same error of a request that may have had an effect in an earlier attempt.
+    pub(crate) fn doubtful(self) -> Error {
+        let outcome = Outcome::Unknown;
+        match self {
+            Error::Refused { error, attempts, .. } => Error::Refused { error, outcome, attempts },
+            Error::NoAnswer { waited, attempts, reason, .. } => Error::NoAnswer { outcome, waited, attempts, reason },
+            Error::Unreachable { reason, .. } => {
+                Error::NoAnswer { outcome, waited: Duration::ZERO, attempts: 1, reason }
+            }
+            other => other,
+        }
+    }
+
     /// Whether the caller's view of the schema is out of date: the table is gone, or is another one.
     pub(crate) fn is_schema_out_of_date(&self) -> bool {
         matches!(self.detail(), Some(Kind::SchemaMismatch(_))) || self.code() == Code::NotFound

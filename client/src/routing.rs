@@ -22,6 +22,18 @@ pub(crate) struct Topology {
     keyspaces: BTreeMap<String, Keyspace>,
     /// Nodes that the cluster takes for dead.
     dead: Vec<NodeId>,
+    /// The region of the node that told it, if it said which it is.
+    pub(crate) told_in: Option<String>,
+}
+
+/// How far away a coordinator may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// In the client's region: what is local to the coordinator must be local to the client, or a level like
+    /// LOCAL_QUORUM would mean another region's replicas from one request to the next.
+    Region,
+    /// Anywhere, the client's region first.
+    Anywhere,
 }
 
 /// Where the client is, as far as it says.
@@ -64,11 +76,13 @@ impl Topology {
             (model.name.clone(), model)
         });
         let epoch = message.epoch.unwrap_or_default();
+        let told_in = ring.node(NodeId(message.answered_by)).map(|node| node.zone.region.clone());
         Ok(Topology {
             epoch: (epoch.generation, epoch.index),
             cluster: message.cluster_id,
             ring,
             keyspaces: keyspaces.collect(),
+            told_in,
             dead: message.nodes.iter().filter(|node| !node.alive).map(|node| NodeId(node.id)).collect(),
         })
     }
@@ -83,10 +97,13 @@ impl Topology {
     pub(crate) fn plan(
         &self,
         home: &Home,
+        reach: Reach,
         target: Option<(&str, Token)>,
         usable: impl Fn(NodeId) -> bool,
         turn: u64,
     ) -> Vec<NodeId> {
+        let near = |id: NodeId| self.ring.node(id).is_some_and(|node| home.distance(&node.zone) < 2);
+        let usable = |id| usable(id) && (reach == Reach::Anywhere || near(id));
         let replicas = target.and_then(|(keyspace, token)| {
             let keyspace = self.keyspaces.get(keyspace)?;
             Some(self.ring.replicas(keyspace, token).nodes)
@@ -170,6 +187,7 @@ mod tests {
                 owners("us", "a", [7, 7, 7, 7]),
             ],
             keyspaces: vec![keyspace("everywhere", &[]), keyspace("one", &[("eu", 1)])],
+            answered_by: 0,
         }
     }
 
@@ -181,8 +199,12 @@ mod tests {
     const TOKEN: Token = Token(i64::MIN);
 
     fn plan(home: &Home, keyspace: &str, usable: &[u32], turn: u64) -> Vec<u32> {
+        plan_within(Reach::Anywhere, home, keyspace, usable, turn)
+    }
+
+    fn plan_within(reach: Reach, home: &Home, keyspace: &str, usable: &[u32], turn: u64) -> Vec<u32> {
         let topology = Topology::new(message()).unwrap();
-        let plan = topology.plan(home, Some((keyspace, TOKEN)), |id| usable.contains(&id.0), turn);
+        let plan = topology.plan(home, reach, Some((keyspace, TOKEN)), |id| usable.contains(&id.0), turn);
         plan.into_iter().map(|id| id.0).collect()
     }
 
@@ -207,6 +229,22 @@ mod tests {
     }
 
     #[test]
+    fn local_levels_stay_in_the_region_even_if_nobody_is_left_there() {
+        let home = home(Some("us"), None);
+        assert_eq!(plan_within(Reach::Region, &home, "everywhere", &ALL, 0), [7]);
+        assert_eq!(plan_within(Reach::Region, &home, "one", &ALL, 0), [7], "it passes the request on");
+        assert!(plan_within(Reach::Region, &home, "everywhere", &[1, 2, 3], 0).is_empty());
+        assert_eq!(plan(&home, "everywhere", &[1, 2, 3], 0).len(), 3);
+    }
+
+    #[test]
+    fn the_teller_says_which_region_is_home() {
+        assert_eq!(Topology::new(message()).unwrap().told_in, None);
+        let told = v1::Topology { answered_by: 7, ..message() };
+        assert_eq!(Topology::new(told).unwrap().told_in.as_deref(), Some("us"));
+    }
+
+    #[test]
     fn other_nodes_follow_where_replicas_are_few_or_out_of_reach() {
         let home = home(Some("eu"), Some("a"));
         let alone = plan(&home, "one", &ALL, 0);
@@ -221,7 +259,8 @@ mod tests {
         let mut message = message();
         message.nodes[0].alive = false;
         let topology = Topology::new(message).unwrap();
-        let plan = topology.plan(&home(Some("eu"), Some("a")), Some(("everywhere", TOKEN)), |_| true, 0);
+        let plan =
+            topology.plan(&home(Some("eu"), Some("a")), Reach::Anywhere, Some(("everywhere", TOKEN)), |_| true, 0);
         assert_eq!(plan[3], NodeId(1));
     }
 

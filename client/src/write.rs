@@ -1,8 +1,9 @@
 //! Writes: built by column names, sent as one mutation, or several in a batch.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
 use trefoil::model::{ColumnKind, Token, Value};
 use trefoil_proto::convert::value;
 use trefoil_proto::v1::batch_item::Result as ItemResult;
@@ -10,16 +11,19 @@ use trefoil_proto::v1::change::Op as ChangeOp;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 use trefoil_proto::v1::pipe_operation::Op;
 use trefoil_proto::v1::{
-    BatchRequest, CellWrite, Change, Consistency, InvalidDetail, MutateRequest, Mutation, RowRef, RowWrite,
+    BatchRequest, CellWrite, Change, Consistency, InvalidDetail, MutateRequest, Mutation, Outcome, RowRef, RowWrite,
     WholePartition, WriteResult,
 };
 
 use crate::client::{Client, RequestOptions};
 use crate::error::{Error, Result};
 use crate::place::{Comparison, Place, encode};
-use crate::retry::{Decision, Failure, Repetition, decide};
+use crate::retry::{Decision, Failure, Repetition, backoff, decide};
 use crate::schema::TableView;
 use crate::value::IntoValue;
+
+/// How many times the failed writes of a batch are sent, at most.
+const ROUNDS_MAX: u32 = 6;
 
 /// What can be written as a row: pairs of column and value. A column that is left out stays as it is.
 pub trait ToRow {
@@ -267,59 +271,132 @@ impl Batch {
         self
     }
 
-    /// Sends it to a replica of the first write: one result for each write. Writes that failed in a way that time heals
-    /// are sent again, each by itself; a partition that several of them share is then no longer written as a whole, though
-    /// each reader will see all of it in the end.
+    /// Sends it to a replica of the first write: one result for each write, in their order. Writes that failed in a way that
+    /// time heals are sent again, those of one partition still as a whole.
     pub async fn send(self) -> Result<Vec<Result<WriteResult>>> {
-        if self.writes.is_empty() {
-            return Ok(Vec::new());
-        }
         let timestamp_us = self.client.shared.next_timestamp();
-        let mut mutations = Vec::with_capacity(self.writes.len());
+        let deadline = self.client.shared.deadline(&self.options);
+        let mut progress = Progress::new(self.writes.len());
+        let mut pending: Vec<usize> = (0..self.writes.len()).collect();
+        while !pending.is_empty() {
+            progress.round += 1;
+            let items = match self.send_some(&pending, timestamp_us, deadline).await {
+                Ok(items) => items,
+                Err(error) if progress.round == 1 && !error.is_schema_out_of_date() => return Err(error),
+                Err(error) => pending.iter().map(|_| Err(error.clone())).collect(),
+            };
+            pending = self.sort_out(&pending, items, &mut progress);
+            if progress.stale && !pending.is_empty() {
+                self.refresh_tables(&pending).await?;
+                progress.stale = false;
+            }
+            if Instant::now() + progress.delay < deadline && !pending.is_empty() {
+                sleep(progress.delay).await;
+            }
+        }
+        Ok(progress.results.into_iter().flatten().collect())
+    }
+
+    async fn refresh_tables(&self, places: &[usize]) -> Result<()> {
+        let tables: BTreeSet<&str> = places.iter().map(|place| self.writes[*place].table.as_str()).collect();
+        for table in tables {
+            self.client.refresh_table(table).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the writes of these places; one result for each.
+    async fn send_some(
+        &self,
+        places: &[usize],
+        timestamp_us: i64,
+        deadline: Instant,
+    ) -> Result<Vec<Result<WriteResult>>> {
+        let shared = &self.client.shared;
+        let mut mutations = Vec::with_capacity(places.len());
         let mut target = None;
-        for (index, write) in self.writes.iter().enumerate() {
+        for &place in places {
+            let write = &self.writes[place];
             let view = self.client.table(&write.table).await?;
-            let (token, mutation) = write.build(&view).map_err(|error| at_index(error, index))?;
+            let (token, mutation) = write.build(&view).map_err(|error| at_index(error, place))?;
             target.get_or_insert_with(|| (view.keyspace.clone(), token));
             mutations.push(mutation);
         }
-        let shared = &self.client.shared;
         let options = Some(shared.options(&self.options, Some(timestamp_us)));
         let op = Op::Batch(BatchRequest { options, mutations });
         let target = target.as_ref().map(|(keyspace, token)| (keyspace.as_str(), *token));
-        let batch = match shared.execute(op, target, &self.options).await? {
-            Answer::Batch(batch) if batch.items.len() == self.writes.len() => batch,
-            other => return Err(unexpected(&other)),
-        };
-        let options = self.options;
-        let finish = |(write, item): (Write, _)| Write { options, ..write }.finish(item, timestamp_us);
-        Ok(join_all(self.writes.into_iter().zip(batch.items.into_iter().map(|item| item.result)).map(finish)).await)
+        let timeout = Some(deadline.saturating_duration_since(Instant::now()));
+        match shared.execute(op, target, &RequestOptions { timeout, ..self.options }).await? {
+            Answer::Batch(batch) if batch.items.len() == places.len() => {
+                Ok(batch.items.into_iter().map(|item| item_result(item.result)).collect())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Keeps what is final; the places of what is to be sent again.
+    fn sort_out(&self, places: &[usize], items: Vec<Result<WriteResult>>, progress: &mut Progress) -> Vec<usize> {
+        let mut at_least = Duration::ZERO;
+        let mut again = Vec::new();
+        for (&place, mut item) in places.iter().zip(items) {
+            progress.doubtful[place] |= item.as_ref().is_err_and(|error| error.outcome() != Outcome::NotApplied);
+            if progress.doubtful[place] {
+                item = item.map_err(Error::doubtful);
+            }
+            let decision = match &item {
+                Err(Error::Refused { error, .. }) => {
+                    decide(&Failure::Refused((**error).clone()), self.options.repetition)
+                }
+                _ => Decision::GiveUp,
+            };
+            let stale = item.as_ref().is_err_and(Error::is_schema_out_of_date);
+            match decision {
+                _ if stale && progress.round == 1 => {
+                    progress.stale = true;
+                    again.push(place);
+                }
+                Decision::Later { at_least: asked }
+                    if progress.round < ROUNDS_MAX && self.client.shared.may_repeat() =>
+                {
+                    at_least = at_least.max(asked);
+                    again.push(place);
+                }
+                _ => progress.results[place] = Some(item),
+            }
+        }
+        progress.delay = at_least + backoff(progress.round, rand::random_range(0.0..=1.0));
+        again
     }
 }
 
-impl Write {
-    /// The result of one write of a batch, sending it again where that helps.
-    async fn finish(self, item: Option<ItemResult>, timestamp_us: i64) -> Result<WriteResult> {
-        let error = match item {
-            Some(ItemResult::Write(result)) => return Ok(result),
-            Some(ItemResult::Error(error)) => error,
-            None => trefoil_proto::v1::Error::default(),
-        };
-        let outcome = error.outcome();
-        let failure = Failure::Refused(error.clone());
-        let error = Error::Refused { error: Box::new(error), outcome, attempts: 1 };
-        let heals = decide(&failure, self.options.repetition) != Decision::GiveUp;
-        if !heals && !error.is_schema_out_of_date() {
-            return Err(error);
-        }
-        let timestamp_us = self.timestamp_us.unwrap_or(timestamp_us);
-        let view = if error.is_schema_out_of_date() {
-            self.client.refresh_table(&self.table).await?
-        } else {
-            self.client.table(&self.table).await?
-        };
-        self.send_to(&view, timestamp_us).await
+/// What has become of the writes of a batch, by their places.
+struct Progress {
+    /// How many times a request was sent.
+    round: u32,
+    results: Vec<Option<Result<WriteResult>>>,
+    /// Whose outcome was unknown once; it stays so, whatever a later round says.
+    doubtful: Vec<bool>,
+    /// A table has changed.
+    stale: bool,
+    /// Before the next round.
+    delay: Duration,
+}
+
+impl Progress {
+    fn new(writes: usize) -> Progress {
+        let results = (0..writes).map(|_| None).collect();
+        Progress { round: 0, results, doubtful: vec![false; writes], stale: false, delay: Duration::ZERO }
     }
+}
+
+fn item_result(item: Option<ItemResult>) -> Result<WriteResult> {
+    let error = match item {
+        Some(ItemResult::Write(result)) => return Ok(result),
+        Some(ItemResult::Error(error)) => error,
+        None => trefoil_proto::v1::Error::default(),
+    };
+    let outcome = error.outcome();
+    Err(Error::Refused { error: Box::new(error), outcome, attempts: 1 })
 }
 
 fn at_index(error: Error, index: usize) -> Error {

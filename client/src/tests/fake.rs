@@ -133,6 +133,7 @@ fn first_topology(nodes: Vec<v1::Node>) -> Topology {
         zones: nodes.iter().map(owners).collect(),
         nodes,
         keyspaces: vec![v1::KeyspaceReplication { name: "ks".to_owned(), ..Default::default() }],
+        answered_by: 1,
     }
 }
 

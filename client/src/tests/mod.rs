@@ -332,31 +332,77 @@ async fn rows_are_read_and_written_as_types() {
     }
 }
 
+fn batch_of(op: &Op) -> &v1::BatchRequest {
+    match op {
+        Op::Batch(batch) => batch,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn items(results: impl IntoIterator<Item = Option<v1::Error>>) -> Reply {
+    let item = |error| match error {
+        None => v1::batch_item::Result::Write(WriteResult { stamp: 5, timestamp_us: 0 }),
+        Some(error) => v1::batch_item::Result::Error(error),
+    };
+    let items = results.into_iter().map(|error| v1::BatchItem { result: Some(item(error)) });
+    Reply::Answer(Answer::Batch(v1::BatchResult { items: items.collect() }))
+}
+
 #[tokio::test]
-async fn a_batch_answers_for_each_write_and_mends_what_it_can() {
-    let item = |result| v1::BatchItem { result: Some(result) };
-    let cluster = Cluster::start(move |_, op, _| match op {
-        Op::Batch(batch) => {
-            assert_eq!(batch.mutations.len(), 3);
-            let write = v1::batch_item::Result::Write(WriteResult { stamp: 5, timestamp_us: 0 });
-            let busy = v1::Error::overloaded("bytes", Duration::from_millis(1));
+async fn a_batch_answers_for_each_write_and_sends_again_only_what_failed() {
+    let cluster = Cluster::start(move |_, op, nth| match nth {
+        0 => {
+            let busy = || Some(v1::Error::overloaded("bytes", Duration::from_millis(1)));
             let wrong = v1::Error::invalid(v1::InvalidDetail::new("wrong"));
-            let items = vec![
-                item(write),
-                item(v1::batch_item::Result::Error(busy)),
-                item(v1::batch_item::Result::Error(wrong)),
-            ];
-            Reply::Answer(Answer::Batch(v1::BatchResult { items }))
+            items([None, busy(), Some(wrong), busy()])
         }
-        _ => written(),
+        _ => items(batch_of(op).mutations.iter().map(|_| None)),
     })
     .await;
     let client = connect(&cluster).await;
-    let batch = (0..3).fold(client.batch(), |batch, c| batch.with(insert(&client, c)));
+    let batch = (0..4).fold(client.batch(), |batch, c| batch.with(insert(&client, c)));
     let results = batch.send().await.unwrap();
-    assert!(results[0].is_ok() && results[1].is_ok());
+    let ok: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(ok, [true, true, false, true]);
     assert_eq!(results[2].as_ref().unwrap_err().code(), Code::InvalidArgument);
+    let seen = cluster.seen();
+    let (first, second) = (batch_of(&seen[0].1), batch_of(&seen[1].1));
+    assert_eq!(second.mutations, [first.mutations[1].clone(), first.mutations[3].clone()]);
+    let timestamp = |batch: &v1::BatchRequest| batch.options.as_ref().unwrap().default_timestamp_us;
+    assert_eq!(timestamp(first), timestamp(second));
     assert_eq!(client.observed_stamp(), 5);
+    assert!(client.batch().send().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_batch_does_not_forget_an_unknown_outcome() {
+    let cluster = Cluster::start(|_, _, nth| match nth {
+        0 => items([Some(v1::Error::timeout(TimeoutDetail::default(), Outcome::Unknown)), None]),
+        _ => items([Some(v1::Error::invalid(v1::InvalidDetail::new("too late by now")))]),
+    })
+    .await;
+    let client = connect(&cluster).await;
+    let batch = || client.batch().with(insert(&client, 1)).with(insert(&client, 2));
+    let results = batch().send().await.unwrap();
+    assert_eq!(results[0].as_ref().unwrap_err().outcome(), Outcome::Unknown);
+    assert!(results[1].is_ok());
+}
+
+#[tokio::test]
+async fn a_batch_fetches_a_changed_table_again() {
+    let cluster = Cluster::start(|_, op, _| {
+        let mismatch = |mutation: &v1::Mutation| {
+            let old = mutation.table.as_ref().unwrap().version == 1;
+            old.then(|| v1::Error::schema_mismatch(SchemaMismatchDetail::default()))
+        };
+        items(batch_of(op).mutations.iter().map(mismatch))
+    })
+    .await;
+    let client = connect(&cluster).await;
+    client.table("ks.t").await.unwrap();
+    cluster.table_version.store(2, Ordering::Relaxed);
+    let results = client.batch().with(insert(&client, 1)).send().await.unwrap();
+    assert!(results[0].is_ok());
 }
 
 /// Small windows make the transport end a connection that carries many small answers. One channel, offered far more than it
