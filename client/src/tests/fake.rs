@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::stream::{Stream, StreamExt};
 use parking_lot::Mutex;
@@ -102,9 +103,12 @@ impl Cluster {
     /// Waits until something holds that the client's changes bring about.
     pub(super) async fn until(&self, holds: impl Fn() -> bool, client: &Client) {
         let mut changed = client.shared.changes();
-        while !holds() {
-            changed.changed().await.unwrap();
-        }
+        let change = async {
+            while !holds() {
+                changed.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), change).await.unwrap();
     }
 }
 
