@@ -61,7 +61,7 @@ impl Cluster for ClusterService {
     }
 
     async fn ring(&self, _request: Request<v1::RingRequest>) -> Result<Response<v1::Topology>, Status> {
-        Ok(Response::new(topology(&self.control.state(), &self.control.shared().peers.alive())))
+        Ok(Response::new(topology_now(&self.control)))
     }
 
     async fn watch(&self, _request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
@@ -120,7 +120,7 @@ impl Watcher {
     async fn next(mut self) -> Option<(Result<v1::Topology, Status>, Watcher)> {
         let until = Instant::now() + WATCH_INTERVAL;
         loop {
-            let now = topology(&self.control.log().state(), &self.control.shared().peers.alive());
+            let now = topology_now(&self.control);
             if self.told.as_ref() != Some(&now) {
                 self.told = Some(now.clone());
                 return Some((Ok(now), self));
@@ -173,8 +173,13 @@ fn node(node: &Node, alive: &BTreeSet<NodeId>) -> v1::Node {
     }
 }
 
-/// Everything that routing needs.
-pub(super) fn topology(state: &ClusterState, alive: &BTreeSet<NodeId>) -> v1::Topology {
+fn topology_now(control: &Control) -> v1::Topology {
+    let shared = control.shared();
+    topology(&control.state(), &shared.peers.alive(), shared.identity.node)
+}
+
+/// Everything that routing needs, as `teller` sees it.
+pub(super) fn topology(state: &ClusterState, alive: &BTreeSet<NodeId>, teller: NodeId) -> v1::Topology {
     let ring = state.ring();
     let zones = ring.owners().iter().map(|(zone, owners)| v1::ZoneOwners {
         region: zone.region.clone(),
@@ -196,5 +201,6 @@ pub(super) fn topology(state: &ClusterState, alive: &BTreeSet<NodeId>) -> v1::To
         nodes: members(state).map(|member| node(member, alive)).collect(),
         zones: zones.collect(),
         keyspaces,
+        answered_by: teller.0,
     }
 }

@@ -38,9 +38,9 @@ fn state() -> ClusterState {
 
 #[test]
 fn the_topology_says_who_owns_what_and_who_is_alive() {
-    let topology = cluster::topology(&state(), &BTreeSet::from([NodeId(1), NodeId(3)]));
+    let topology = cluster::topology(&state(), &BTreeSet::from([NodeId(1), NodeId(3)]), NodeId(3));
     assert_eq!(topology.epoch, Some(v1::Epoch { generation: 0, index: 5 }));
-    assert_eq!(topology.vnode_bits, 2);
+    assert_eq!((topology.vnode_bits, topology.answered_by), (2, 3));
     let nodes: Vec<_> = topology.nodes.iter().map(|node| (node.id, node.zone.as_str(), node.alive)).collect();
     assert_eq!(nodes, [(1, "z0", true), (2, "z1", false), (3, "z2", true)]);
     assert_eq!(topology.nodes[1].client_address, "127.0.0.1:9010");
