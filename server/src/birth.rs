@@ -126,6 +126,11 @@ impl Desk {
         Arc::new(Desk { config, empty: OnceLock::new(), different: OnceLock::new(), log: OnceLock::new() })
     }
 
+    /// The log, from the moment on that this node knows who it is: before its peers know that it has started.
+    pub fn log(&self) -> Option<&Arc<RaftLog>> {
+        self.log.get()
+    }
+
     /// Answers a question of another node.
     pub async fn handle(&self, kind: CallKind, body: Bytes) -> Result<Bytes, CallError> {
         match (self.log.get(), kind) {

@@ -7,6 +7,7 @@
 //! ```
 
 pub mod birth;
+pub mod ceiling;
 pub mod clock;
 pub mod config;
 pub mod coordinate;
@@ -15,7 +16,9 @@ pub mod http;
 mod in_process;
 pub mod metadata_log;
 pub mod metrics;
+pub mod node;
 pub mod peer_rpc;
 pub mod peers;
 pub mod replica;
+pub mod runtime;
 pub mod service;

@@ -84,11 +84,13 @@ impl CommitLog {
         Ok(self.synced)
     }
 
-    /// Makes everything durable and seals the log: the next open finds no doubtful end. A log that had failed stays as
-    /// it is.
-    pub fn close(mut self) -> Result<()> {
+    /// Makes everything durable and seals the log: the next open finds no doubtful end. It takes no more records then. A
+    /// log that had failed stays as it is.
+    pub fn close(&mut self) -> Result<()> {
         self.check_alive()?;
-        self.seal().map(drop)
+        self.seal()?;
+        self.failure = Some("it was closed".to_owned());
+        Ok(())
     }
 
     /// The end of what was appended.

@@ -23,7 +23,7 @@ pub mod write;
 
 pub use assemble::{Assembler, Extent, Next, PageLimits, ResultRow};
 pub use consistency::{Consistency, REPLICAS_MAX, ReplicaMask, Requirement, bit, indices};
-pub use paging::{PagingState, Resume};
+pub use paging::{PagingState, Resume, Start};
 pub use plan::{Distance, nearest_first};
 pub use read::{ReadAction, ReadAnswer, ReadError, ReadOp};
 pub use write::{FailureReason, Unavailable, WriteError, WriteOp};

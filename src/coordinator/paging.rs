@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! state   version u8 (1) | fingerprint u64 of the request | rows left varint (0: no limit) | target varint |
-//!         [rows shown of the partition varint | position (codec/position.rs)] | crc32 u32 over all before
+//!         start | crc32 u32 over all before
+//! start   0 beginning  ·  1 behind a token i64  ·  2 rows shown of the partition varint, position (codec/position.rs)
 //! ```
 
 use bytes::Bytes;
 
 use crate::codec::position::{put_position, read_position};
 use crate::codec::varint::{Reader, put_varint};
-use crate::model::PagePosition;
+use crate::model::{PagePosition, Token};
 use crate::{Corrupt, Error, Result};
 
 const VERSION: u8 = 1;
@@ -24,13 +25,34 @@ pub struct Resume {
     pub rows_in_partition: u32,
 }
 
+/// Where a page begins within its target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// At its beginning.
+    Beginning,
+    /// In a scan: behind every partition with a token up to this one.
+    Behind(Token),
+    /// Where the page before ended.
+    Resume(Resume),
+}
+
+impl Start {
+    /// The place where the page before ended, if it is one.
+    pub fn resume(&self) -> Option<&Resume> {
+        match self {
+            Start::Resume(resume) => Some(resume),
+            Start::Beginning | Start::Behind(_) => None,
+        }
+    }
+}
+
 /// A paging state, decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PagingState {
     /// Which of the request's targets comes next, counted from 0.
     pub target: u32,
-    /// Where to go on in it; `None`: from its beginning.
-    pub resume: Option<Resume>,
+    /// Where to go on in it.
+    pub start: Start,
     /// Rows left of the request's limit; `None`: no limit.
     pub rows_left: Option<u64>,
 }
@@ -42,9 +64,17 @@ impl PagingState {
         out.extend_from_slice(&fingerprint.to_le_bytes());
         put_varint(&mut out, self.rows_left.unwrap_or(0));
         put_varint(&mut out, u64::from(self.target));
-        if let Some(resume) = &self.resume {
-            put_varint(&mut out, u64::from(resume.rows_in_partition));
-            put_position(&mut out, &resume.position);
+        match &self.start {
+            Start::Beginning => out.push(0),
+            Start::Behind(token) => {
+                out.push(1);
+                out.extend_from_slice(&token.0.to_le_bytes());
+            }
+            Start::Resume(resume) => {
+                out.push(2);
+                put_varint(&mut out, u64::from(resume.rows_in_partition));
+                put_position(&mut out, &resume.position);
+            }
         }
         let crc = crc32fast::hash(&out);
         out.extend_from_slice(&crc.to_le_bytes());
@@ -78,13 +108,16 @@ impl PagingState {
         }
         let rows_left = Some(reader.varint()?).filter(|rows| *rows != 0);
         let target = reader.varint_u32()?;
-        let resume = if reader.remaining() == 0 {
-            None
-        } else {
-            let rows_in_partition = reader.varint_u32()?;
-            Some(Resume { position: read_position(reader)?, rows_in_partition })
+        let start = match reader.u8()? {
+            0 => Start::Beginning,
+            1 => Start::Behind(Token(reader.i64()?)),
+            2 => {
+                let rows_in_partition = reader.varint_u32()?;
+                Start::Resume(Resume { position: read_position(reader)?, rows_in_partition })
+            }
+            other => return Err(reader.corrupt(format!("{other} is no kind of start")).into()),
         };
         reader.end()?;
-        Ok(PagingState { target, resume, rows_left })
+        Ok(PagingState { target, start, rows_left })
     }
 }

@@ -42,9 +42,10 @@ impl Store {
         spares.prepare()
     }
 
-    /// Makes everything durable and seals the log, so that the next start finds no doubtful end.
-    pub fn close(self) -> Result<()> {
-        self.log.into_inner().close()
+    /// Makes everything durable and seals the log, so that the next start finds no doubtful end. Writes are refused from
+    /// then on, reads are not.
+    pub fn close(&self) -> Result<()> {
+        self.log.lock().close()
     }
 
     /// The received sets: what is fsynced and inserted.

@@ -15,7 +15,7 @@ use prost::Message;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::coordinator::{
     Assembler, Consistency, Extent, FailureReason, Next, PageLimits, PagingState, ReadAction, ReadOp, Requirement,
-    Resume, nearest_first,
+    Start, nearest_first,
 };
 use trefoil::model::{
     Instant, Mutation, NodeId, Page, PagePosition, ReadCommand, Slice, Stamp, Target, Token, TokenRange, Vnode,
@@ -32,8 +32,8 @@ use super::{Lane, Place, failure};
 use crate::clock;
 use crate::replica::{Ticket, WriteJob};
 
-/// Commands that one page may take before it is answered as far as it got.
-const COMMANDS_MAX: u32 = 64;
+/// Commands that one page may take before it is answered as far as it got: a scan of an empty table must end some time.
+const COMMANDS_MAX: u32 = 4_096;
 
 /// A read under way.
 pub(super) struct ReadSession {
@@ -141,9 +141,8 @@ impl Lane {
         let Some(target) = session.parts.targets.get(session.target).cloned() else {
             return self.answer_page(session, None);
         };
-        if session.commands >= COMMANDS_MAX {
-            let resume = session.after.clone().map(|position| session.assembler.pause(position));
-            return self.answer_page(session, Some(resume));
+        if session.commands >= COMMANDS_MAX || (session.commands > 0 && session.request.is_half_spent()) {
+            return self.pause(session);
         }
         session.commands += 1;
         let whole = target.slices == [Slice::all()];
@@ -180,6 +179,16 @@ impl Lane {
         }
     }
 
+    /// Answers a page that is not full: enough was done for one request.
+    fn pause(&self, session: Box<ReadSession>) {
+        let start = match (session.after.clone(), session.remaining.after) {
+            (Some(position), _) => Start::Resume(session.assembler.pause(position)),
+            (None, Some(token)) => Start::Behind(token),
+            (None, None) => Start::Beginning,
+        };
+        self.answer_page(session, Some(start));
+    }
+
     /// Who holds the target. For a scan: the longest run of vnodes from where it stands that have the same replicas.
     fn route(&self, session: &ReadSession, target: Target) -> (Target, Replicas, Option<TokenRange>) {
         let ring = session.place.state.ring();
@@ -191,9 +200,12 @@ impl Lane {
         let first = session.remaining.after.map_or(Token(i64::MIN), |after| Token(after.0.saturating_add(1)));
         let mut vnode = bits.vnode(first);
         let mut replicas = ring.replicas_of(&session.place.keyspace, vnode);
+        // The ring lists replicas in another order for each vnode; which ones they are is what matters here.
+        replicas.nodes.sort_unstable_by_key(|replica| replica.node);
         let last = session.remaining.up_to.map_or(Vnode(bits.count() - 1), |up_to| bits.vnode(up_to));
         while vnode < last {
-            let next = ring.replicas_of(&session.place.keyspace, Vnode(vnode.0 + 1));
+            let mut next = ring.replicas_of(&session.place.keyspace, Vnode(vnode.0 + 1));
+            next.nodes.sort_unstable_by_key(|replica| replica.node);
             if next.nodes != replicas.nodes {
                 break;
             }
@@ -356,7 +368,7 @@ impl Lane {
                 let text = format!("the answer of the replicas cannot be read: {error}");
                 session.request.fail(v1::Error::new(tonic::Code::DataLoss, text, v1::Outcome::NotApplied));
             }
-            Ok(Next::PageFull(resume)) => self.answer_page(session, Some(Some(resume))),
+            Ok(Next::PageFull(resume)) => self.answer_page(session, Some(Start::Resume(resume))),
             Ok(Next::ReadAfter(position)) => {
                 session.after = Some(position);
                 self.next_command(session);
@@ -378,21 +390,23 @@ impl Lane {
         if !scan_goes_on {
             session.target += 1;
             session.remaining = session.parts.targets.get(session.target).map_or(TokenRange::ALL, tokens_of);
-            if session.target < session.parts.targets.len() && session.assembler.is_full() {
-                return self.answer_page(session, Some(None));
-            }
         }
-        self.next_command(session);
+        let is_over = session.target >= session.parts.targets.len();
+        if session.assembler.is_full() && !is_over {
+            self.pause(session);
+        } else {
+            self.next_command(session);
+        }
     }
 
     /// Answers the page. `next`: `None` if it is the last; else where the next one begins within the present target.
-    fn answer_page(&self, session: Box<ReadSession>, next: Option<Option<Resume>>) {
+    fn answer_page(&self, session: Box<ReadSession>, next: Option<Start>) {
         let ReadSession { request, place, parts, fingerprint, now_s, rows_left, assembler, target, .. } = *session;
         let results = assembler.into_rows();
         let rows_left = rows_left.map(|left| left.saturating_sub(results.len() as u64));
         let paging_state = match next {
-            Some(resume) if rows_left != Some(0) => {
-                PagingState { target: target as u32, resume, rows_left }.encode(fingerprint)
+            Some(start) if rows_left != Some(0) => {
+                PagingState { target: target as u32, start, rows_left }.encode(fingerprint)
             }
             _ => Bytes::new(),
         };
@@ -427,12 +441,15 @@ struct Plan {
 impl Plan {
     fn begin(self, request: Request) -> ReadSession {
         let now_s = clock::wall_us().div_euclid(1_000_000);
-        let resume = self.paging.as_ref().and_then(|state| state.resume.as_ref());
+        let start = self.paging.as_ref().map_or(&Start::Beginning, |state| &state.start);
+        let resume = start.resume();
         let assembler = Assembler::new(self.page, now_s, resume);
         let target = self.paging.as_ref().map_or(0, |state| state.target as usize);
         let after = resume.map(|resume| resume.position.clone());
         let mut remaining = self.parts.targets.get(target).map_or(TokenRange::ALL, tokens_of);
-        if let Some(position) = &after {
+        if let Start::Behind(token) = start {
+            remaining.after = remaining.after.max(Some(*token));
+        } else if let Some(position) = &after {
             // Partitions before the position have been answered; the one it lies in may go on.
             remaining.after = position.partition.token().0.checked_sub(1).map(Token).max(remaining.after);
         }

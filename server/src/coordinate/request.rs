@@ -70,6 +70,12 @@ impl Request {
         Request { reply, kind, started: clock::now(), request_id, deadline, _permit: permit }
     }
 
+    /// Whether half of its time is gone.
+    pub fn is_half_spent(&self) -> bool {
+        let now = clock::now();
+        now.since_us(self.started) > self.deadline.since_us(now)
+    }
+
     /// Sends the answer.
     pub fn finish(self, answer: Answer) {
         let elapsed_us = clock::now().since_us(self.started);

@@ -13,11 +13,19 @@ const IDLE: Duration = Duration::from_secs(1);
 /// How long to wait after a failure: a full disk is not cured by trying hard.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
+/// Whether a call ends a wait. After a failure it does not: every refused write calls, and would make the thread spin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hear {
+    Calls,
+    Nothing,
+}
+
 /// Wakes and ends the thread.
 #[derive(Default)]
 pub(super) struct Background {
     state: Mutex<State>,
     ready: Condvar,
+    progress: Condvar,
 }
 
 #[derive(Default)]
@@ -36,16 +44,28 @@ impl Background {
         }
     }
 
+    /// There is something to flush, and the caller cannot go on before: waits until some of it is done, at most `patience`.
+    pub(super) fn wake_and_wait(&self, patience: Duration) {
+        self.wake();
+        let mut state = self.state.lock();
+        if !state.closed {
+            self.progress.wait_for(&mut state, patience);
+        }
+    }
+
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
         self.ready.notify_one();
     }
 
-    /// Waits to be woken, at most `patience`; `false` once closed.
-    fn wait(&self, patience: Duration) -> bool {
+    /// Waits at most `patience`, or until somebody wakes it, unless that is not to be heard; `false` once closed.
+    fn wait(&self, patience: Duration, hear: Hear) -> bool {
+        let until = std::time::Instant::now() + patience;
         let mut state = self.state.lock();
-        if !state.woken && !state.closed {
-            self.ready.wait_for(&mut state, patience);
+        while !state.closed && !(state.woken && hear == Hear::Calls) {
+            if self.ready.wait_until(&mut state, until).timed_out() {
+                break;
+            }
         }
         state.woken = false;
         !state.closed
@@ -54,21 +74,24 @@ impl Background {
 
 pub(super) fn start(background: Arc<Background>, store: Arc<Store>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("background".to_owned()).spawn(move || {
-        let mut patience = IDLE;
-        while background.wait(patience) {
-            patience = match work(&store) {
-                Ok(()) => IDLE,
+        let mut pause = (IDLE, Hear::Calls);
+        while background.wait(pause.0, pause.1) {
+            pause = match work(&background, &store) {
+                Ok(()) => (IDLE, Hear::Calls),
                 Err(error) => {
                     tracing::error!(%error, "flush or compaction failed; it is tried again");
-                    AFTER_FAILURE
+                    (AFTER_FAILURE, Hear::Nothing)
                 }
             };
         }
     })
 }
 
-fn work(store: &Store) -> Result<(), trefoil::Error> {
-    while store.wants_flush() && store.flush_next()? {}
+fn work(background: &Background, store: &Store) -> Result<(), trefoil::Error> {
+    store.prepare_log()?;
+    while store.wants_flush() && store.flush_next()? {
+        background.progress.notify_all();
+    }
     while !store.wants_flush() && store.compact_next()? {}
     Ok(())
 }

@@ -19,6 +19,9 @@ use crate::clock;
 /// Longest time that records of `periodic` tables wait for their fsync. The documented bound is 10 s; this leaves room.
 const PERIODIC_SYNC: Duration = Duration::from_secs(5);
 
+/// How long to wait for a flush before looking at deadlines again.
+const BUSY_WAIT: Duration = Duration::from_millis(20);
+
 /// Records that wait for the log thread. Bounded by the admission of requests, not here: an admitted write is not refused
 /// for want of room in a queue.
 #[derive(Default)]
@@ -110,38 +113,45 @@ impl LogThread {
         }
     }
 
-    /// One group: append, acknowledge what is `periodic`, sync, acknowledge the rest.
+    /// One group: append, sync if any of its tables wants that before the acknowledgement, insert, acknowledge.
+    ///
+    /// Records are inserted strictly in log order, across tables too: what is flushed is known by position. So a
+    /// `periodic` record that shares its group with a `commit` one waits for the sync as well.
     fn write(&mut self, jobs: Vec<WriteJob>) {
-        let jobs = self.drop_expired(jobs);
-        let records: Vec<Bytes> = jobs.iter().map(|job| job.record.clone()).collect();
-        self.ends.clear();
-        if let Err(error) = self.store.append(&records, &mut self.ends) {
-            self.refuse(&jobs, &error);
-            self.background.wake();
-            return;
-        }
-        let needs_sync = jobs.iter().any(|job| job.durability == Durability::Commit);
-        self.insert(&jobs, Durability::Periodic);
-        if !needs_sync {
-            self.unsynced_since.get_or_insert_with(clock::now);
-        } else {
-            self.outbox.send();
-            match self.store.sync() {
-                Ok(_) => {
-                    self.unsynced_since = None;
-                    self.insert(&jobs, Durability::Commit);
-                }
-                Err(error) => {
-                    let failed: Vec<WriteJob> =
-                        jobs.into_iter().filter(|job| job.durability == Durability::Commit).collect();
-                    self.refuse(&failed, &error);
-                    return;
-                }
+        let (jobs, mut logged) = self.append(jobs);
+        if logged.is_ok() && !jobs.is_empty() {
+            if jobs.iter().any(|job| job.durability == Durability::Commit) {
+                logged = self.store.sync().map(|_| self.unsynced_since = None);
+            } else {
+                self.unsynced_since.get_or_insert_with(clock::now);
             }
+        }
+        match logged {
+            Ok(()) => self.insert(&jobs),
+            Err(error) => self.refuse(&jobs, &error),
         }
         self.outbox.send();
         if self.store.wants_flush() {
             self.background.wake();
+        }
+    }
+
+    /// Appends what has not expired. While memtables are over their budget it waits for a flush: writers slow down, and
+    /// what meanwhile passes its deadline is dropped.
+    fn append(&mut self, mut jobs: Vec<WriteJob>) -> (Vec<WriteJob>, Result<(), trefoil::Error>) {
+        loop {
+            jobs = self.drop_expired(jobs);
+            let records: Vec<Bytes> = jobs.iter().map(|job| job.record.clone()).collect();
+            self.ends.clear();
+            let appended = match records.is_empty() {
+                true => Ok(()),
+                false => self.store.append(&records, &mut self.ends),
+            };
+            if !matches!(appended, Err(trefoil::Error::Busy { .. })) {
+                return (jobs, appended);
+            }
+            self.outbox.send();
+            self.background.wake_and_wait(BUSY_WAIT);
         }
     }
 
@@ -155,8 +165,8 @@ impl LogThread {
         jobs
     }
 
-    fn insert(&mut self, jobs: &[WriteJob], durability: Durability) {
-        for (job, end) in jobs.iter().zip(&self.ends).filter(|(job, _)| job.durability == durability) {
+    fn insert(&mut self, jobs: &[WriteJob]) {
+        for (job, end) in jobs.iter().zip(&self.ends) {
             let outcome = match self.store.insert(&job.record, *end) {
                 Ok(()) => Outcome::Written,
                 Err(error) => {
@@ -173,7 +183,6 @@ impl LogThread {
         for job in jobs {
             self.outbox.push(job.ticket, Outcome::Failed(reason, text.clone()));
         }
-        self.outbox.send();
     }
 
     fn sync_periodic(&mut self) {

@@ -143,7 +143,8 @@ impl Replica {
                 tracing::error!("a replica thread panicked");
             }
         }
-        self.store.flush(None)
+        self.store.flush(None)?;
+        self.store.close()
     }
 }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::cluster::{Cluster, whole_table};
 use super::replica::{PARTITIONS, Replica, keys};
 use crate::coordinator::{
-    Assembler, Consistency, Extent, Next, PageLimits, PagingState, ReadAnswer, ResultRow, Resume,
+    Assembler, Consistency, Extent, Next, PageLimits, PagingState, ReadAnswer, ResultRow, Resume, Start,
 };
 use crate::model::naive::{
     TABLE, any_direction, any_mutation, any_slices, deletion, partition_key, row_key, rows, rows_between, static_value,
@@ -88,7 +88,7 @@ impl Request {
 
 /// Reads to the end as a server does; every paging state goes through its bytes.
 fn pages(cluster: &mut Cluster, request: &Request) -> Vec<Vec<ResultRow>> {
-    let mut state = PagingState { target: 0, resume: None, rows_left: request.limit };
+    let mut state = PagingState { target: 0, start: Start::Beginning, rows_left: request.limit };
     let mut pages = Vec::new();
     loop {
         let (page, next) = page(cluster, request, &state);
@@ -106,17 +106,17 @@ fn page(cluster: &mut Cluster, request: &Request, state: &PagingState) -> (Vec<R
         rows: request.page.rows.min(state.rows_left.map_or(u32::MAX, |left| left.try_into().unwrap_or(u32::MAX))),
         ..request.page
     };
-    let mut assembler = Assembler::new(limits, NOW_S, state.resume.as_ref());
-    let mut after = state.resume.as_ref().map(|resume| resume.position.clone());
+    let mut assembler = Assembler::new(limits, NOW_S, state.start.resume());
+    let mut after = state.start.resume().map(|resume| resume.position.clone());
     let mut target = state.target as usize;
     let mut commands = 0;
-    let ended: Option<Option<Resume>> = loop {
+    let ended: Option<Start> = loop {
         let Some((tokens, slices)) = request.targets.get(target) else { break None };
         if after.is_none() && assembler.is_full() {
-            break Some(None);
+            break Some(Start::Beginning);
         }
         if let Some(position) = after.clone().filter(|_| commands >= request.commands_max) {
-            break Some(Some(assembler.pause(position)));
+            break Some(Start::Resume(assembler.pause(position)));
         }
         commands += 1;
         let whole = *slices == [Slice::all()];
@@ -134,7 +134,7 @@ fn page(cluster: &mut Cluster, request: &Request, state: &PagingState) -> (Vec<R
         let answer = cluster.execute(command, request.level).unwrap().unwrap();
         match assembler.take(answer).unwrap() {
             Next::ReadAfter(position) => after = Some(position),
-            Next::PageFull(resume) => break Some(Some(resume)),
+            Next::PageFull(resume) => break Some(Start::Resume(resume)),
             Next::Complete => {
                 after = None;
                 target += 1;
@@ -145,7 +145,7 @@ fn page(cluster: &mut Cluster, request: &Request, state: &PagingState) -> (Vec<R
     assert!(rows.len() <= limits.rows as usize, "a page of {} holds {}", limits.rows, rows.len());
     let rows_left = state.rows_left.map(|left| left - rows.len() as u64);
     let next = ended.filter(|_| rows_left != Some(0));
-    (rows, next.map(|resume| PagingState { target: target as u32, resume, rows_left }))
+    (rows, next.map(|start| PagingState { target: target as u32, start, rows_left }))
 }
 
 /// Reads all pages and puts them together.

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 
-use crate::coordinator::{PagingState, Resume};
+use crate::coordinator::{PagingState, Resume, Start};
 use crate::model::naive::{partition_key, row_key};
-use crate::model::{PagePosition, RowPosition};
+use crate::model::{PagePosition, RowPosition, Token};
 
 fn any_position() -> impl Strategy<Value = PagePosition> {
     let row = prop_oneof![
@@ -20,8 +20,16 @@ fn any_position() -> impl Strategy<Value = PagePosition> {
 fn any_state() -> impl Strategy<Value = PagingState> {
     let resume =
         (any_position(), any::<u32>()).prop_map(|(position, rows_in_partition)| Resume { position, rows_in_partition });
-    (any::<u32>(), proptest::option::of(resume), proptest::option::of(1..u64::MAX))
-        .prop_map(|(target, resume, rows_left)| PagingState { target, resume, rows_left })
+    let start = prop_oneof![
+        Just(Start::Beginning),
+        any::<i64>().prop_map(|token| Start::Behind(Token(token))),
+        resume.prop_map(Start::Resume),
+    ];
+    (any::<u32>(), start, proptest::option::of(1..u64::MAX)).prop_map(|(target, start, rows_left)| PagingState {
+        target,
+        start,
+        rows_left,
+    })
 }
 
 proptest! {
@@ -58,7 +66,7 @@ proptest! {
 
 #[test]
 fn a_state_of_a_later_version_says_so() {
-    let mut bytes = PagingState { target: 0, resume: None, rows_left: None }.encode(7).to_vec();
+    let mut bytes = PagingState { target: 0, start: Start::Beginning, rows_left: None }.encode(7).to_vec();
     bytes[0] = 2;
     let crc_at = bytes.len() - 4;
     let crc = crc32fast::hash(&bytes[..crc_at]);

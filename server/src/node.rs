@@ -1,0 +1,546 @@
+//! A node: what is started in which order, and stopped in the reverse one. Nothing clever.
+//!
+//! ```text
+//!   listeners ─► lanes with the peer port open for single questions ─► who am I (birth, metadata log)
+//!     ─► store (replays its log) ─► clock and names ─► replica threads ─► lanes coordinate, links go out
+//!     ─► client port ─► serving
+//! ```
+//!
+//! **Invariants:** no mutation is named before the start stamp of this run is below a ceiling on disk · the client port
+//! opens last, and only with a store that has been recovered whole (B122) · the store knows a table before a request can
+//! name it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tonic::Status;
+use tonic::service::Routes;
+use trefoil::metadata::ClusterState;
+use trefoil::model::{Identity, NodeId, Stamp};
+use trefoil::received::namer::{HybridClock, Namer, Tick};
+use trefoil::store::{Store, StoreOptions, TableSpec};
+use trefoil::vfs::Vfs;
+use trefoil_proto::v1;
+
+use crate::birth::{self, BirthConfig, BirthError, Desk, InitialMember};
+use crate::ceiling::CeilingFile;
+use crate::clock;
+use crate::config::{Config, MemberConfig};
+use crate::coordinate::{Admission, Lane, LaneHandle, Limits, Naming, Shared};
+use crate::metadata_log::{MetadataLog, RaftLog, Timing};
+use crate::peer_rpc::{CallError, PeerRpc};
+use crate::peers::{Caller, Link, PeerClient, PeerEvents, PeerService, Peers, ReplyQueue, run_link};
+use crate::replica::{Completions, Replica};
+use crate::runtime::{LaneRuntime, accept};
+use crate::service;
+
+/// How long a clean stop waits for what is under way.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often deadlines are looked at.
+const SWEEP: Duration = Duration::from_millis(10);
+
+/// How often liveness is looked at.
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// Everything a node is started with, checked.
+pub struct NodeSettings {
+    /// Where the metadata log and the clock's ceiling are; the store's directory lies within.
+    pub data_directory: PathBuf,
+    /// Where peers connect, `host:port`.
+    pub peer_address: String,
+    /// Where clients connect, `host:port`.
+    pub client_address: String,
+    /// Who this node is to be.
+    pub birth: BirthConfig,
+    /// Files and memory.
+    pub store: StoreOptions,
+    /// What one request may ask.
+    pub limits: Limits,
+    /// What is taken on at once.
+    pub admission: Arc<Admission>,
+    /// Runtimes of the data path; at least 1.
+    pub lanes: usize,
+}
+
+impl NodeSettings {
+    /// The settings of a configuration. The store lives in `store` within the data directory.
+    pub fn new(config: &Config) -> NodeSettings {
+        let member =
+            |member: &MemberConfig| InitialMember { address: member.address.to_string(), zone: member.zone.clone() };
+        NodeSettings {
+            data_directory: config.node.data_dir.clone(),
+            peer_address: config.node.peer_address.to_string(),
+            client_address: config.node.client_address.to_string(),
+            birth: BirthConfig {
+                cluster: config.cluster.name.clone(),
+                vnode_bits: config.cluster.vnodes,
+                peer_address: config.node.peer_address.to_string(),
+                client_address: config.node.client_address.to_string(),
+                zone: config.node.zone.clone(),
+                initial_members: config.cluster.initial_members.iter().map(member).collect(),
+            },
+            store: config.storage.options(config.node.data_dir.join("store")),
+            limits: config.limits.of_requests(),
+            admission: Arc::new(config.limits.admission()),
+            lanes: config.node.runtimes,
+        }
+    }
+}
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A port could not be opened.
+    #[error("cannot listen on {setting} = {address}: {source}")]
+    Listen {
+        /// The setting that names it.
+        setting: &'static str,
+        /// The address.
+        address: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The node could not find out who it is.
+    #[error(transparent)]
+    Birth(#[from] BirthError),
+    /// The data directory could not be opened.
+    #[error(transparent)]
+    Core(#[from] trefoil::Error),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// A running node.
+pub struct Node {
+    shared: Arc<Shared>,
+    log: Arc<RaftLog>,
+    lanes: Vec<Arc<Lane>>,
+    runtimes: Vec<LaneRuntime>,
+    stop_clients: watch::Sender<bool>,
+    stop_peers: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// The part of a node that peers can reach from the first moment on.
+struct Door {
+    desk: Arc<Desk>,
+    lanes: OnceLock<Vec<Arc<Lane>>>,
+    control: OnceLock<Arc<service::Control>>,
+}
+
+/// The door as one lane's peer port sees it.
+struct LaneDoor {
+    lane: usize,
+    door: Arc<Door>,
+}
+
+impl Node {
+    /// Starts a node and returns once it serves. Before a cluster is born that can take as long as the other initial
+    /// members need to appear.
+    pub async fn start(settings: NodeSettings, vfs: Arc<dyn Vfs>) -> Result<Node, StartError> {
+        let peer_listener = listen("node.peer_address", &settings.peer_address).await?;
+        let client_listener = listen("node.client_address", &settings.client_address).await?;
+        let door = Arc::new(Door {
+            desk: Desk::new(settings.birth.clone()),
+            lanes: OnceLock::new(),
+            control: OnceLock::new(),
+        });
+        let runtimes = start_runtimes(settings.lanes)?;
+        let (stop_peers, stop_clients) = (watch::channel(false).0, watch::channel(false).0);
+        let mut tasks = vec![serve_peers(peer_listener, &runtimes, &door, &stop_peers)];
+        let rpc = Arc::new(AddressBook::new(door.desk.clone()));
+        let log =
+            birth::enter(&door.desk, vfs.clone(), &settings.data_directory, rpc.clone(), Timing::default()).await?;
+        let state = log.state();
+        let identity = Identity { cluster: state.cluster(), node: log.me(), vnode_bits: state.ring().vnode_bits() };
+        let store = open_store(vfs.clone(), &settings, identity, &state).await?;
+        let ceiling = Arc::new(CeilingFile::new(vfs, &settings.data_directory));
+        let (naming, incarnation) = start_naming(&ceiling, &store, identity.node).await?;
+        let (completions, receivers): (Vec<Completions>, Vec<_>) =
+            (0..settings.lanes).map(|_| mpsc::unbounded_channel()).unzip();
+        let shared = Arc::new(Shared {
+            identity,
+            cluster: ArcSwap::new(state),
+            peers: Arc::new(Peers::new(identity.node)),
+            replica: Arc::new(Replica::start(store, completions).map_err(StartError::Thread)?),
+            naming,
+            admission: settings.admission.clone(),
+            limits: settings.limits.clone(),
+            incarnation,
+        });
+        let lanes: Vec<Arc<Lane>> = (0..settings.lanes).map(|number| Lane::new(number, shared.clone())).collect();
+        for ((lane, runtime), receiver) in lanes.iter().zip(&runtimes).zip(receivers) {
+            tasks.extend(run_lane(lane, runtime, receiver));
+        }
+        let control = Arc::new(service::Control::new(shared.clone(), log.clone(), rpc));
+        // Both are set once, here.
+        let _ = door.lanes.set(lanes.clone());
+        let _ = door.control.set(control.clone());
+        let mut node = Node { shared, log, lanes, runtimes, stop_clients, stop_peers, tasks };
+        node.keep_up(ceiling);
+        node.serve_clients(client_listener, &control);
+        Ok(node)
+    }
+
+    /// What the node's parts share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The tasks that follow the metadata, the peers and the clock.
+    fn keep_up(&mut self, ceiling: Arc<CeilingFile>) {
+        let runtimes = self.runtimes.iter().map(|runtime| runtime.handle().clone()).collect();
+        let follower = Follower {
+            shared: self.shared.clone(),
+            log: self.log.clone(),
+            lanes: self.lanes.clone(),
+            runtimes,
+            links: Vec::new(),
+        };
+        self.tasks.push(tokio::spawn(follower.run()));
+        self.tasks.push(tokio::spawn(watch_peers(self.shared.clone(), self.log.clone())));
+        self.tasks.push(tokio::spawn(raise_ceiling(self.shared.clone(), ceiling)));
+    }
+
+    fn serve_clients(&mut self, listener: TcpListener, control: &Arc<service::Control>) {
+        let mut sockets = Vec::new();
+        for (lane, runtime) in self.lanes.iter().zip(&self.runtimes) {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            runtime.serve(
+                service::client_routes(lane.clone(), control.clone()),
+                receiver,
+                self.stop_clients.subscribe(),
+            );
+            sockets.push(sender);
+        }
+        self.tasks.push(tokio::spawn(accept(listener, sockets)));
+    }
+
+    /// Stops taking requests, finishes what is under way, writes memtables to files and ends all threads.
+    pub async fn stop(self) -> Result<(), trefoil::Error> {
+        self.stop_clients.send_replace(true);
+        let patience = clock::after(STOP_PATIENCE);
+        while !self.lanes.iter().all(|lane| lane.is_idle()) && clock::now() < patience {
+            tokio::time::sleep(SWEEP).await;
+        }
+        self.stop_peers.send_replace(true);
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.log.shutdown().await;
+        let replica = self.shared.replica.clone();
+        let stopped = tokio::task::spawn_blocking(move || replica.stop()).await;
+        let runtimes = self.runtimes;
+        // Dropping a runtime joins its thread.
+        let dropped = tokio::task::spawn_blocking(move || drop(runtimes)).await;
+        if let Err(error) = dropped {
+            tracing::error!(%error, "a lane did not stop cleanly");
+        }
+        stopped.unwrap_or_else(|error| {
+            tracing::error!(%error, "the replica did not stop cleanly");
+            Ok(())
+        })
+    }
+}
+
+async fn listen(setting: &'static str, address: &str) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen {
+        setting,
+        address: address.to_owned(),
+        source,
+    })
+}
+
+fn start_runtimes(lanes: usize) -> Result<Vec<LaneRuntime>, StartError> {
+    (0..lanes).map(LaneRuntime::start).collect::<Result<_, _>>().map_err(StartError::Thread)
+}
+
+fn serve_peers(
+    listener: TcpListener,
+    runtimes: &[LaneRuntime],
+    door: &Arc<Door>,
+    stop: &watch::Sender<bool>,
+) -> JoinHandle<()> {
+    let mut sockets = Vec::new();
+    for (lane, runtime) in runtimes.iter().enumerate() {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let events = Arc::new(LaneDoor { lane, door: door.clone() });
+        let service = v1::peer_server::PeerServer::new(PeerService::new(events))
+            .max_decoding_message_size(trefoil_proto::MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(trefoil_proto::MESSAGE_BYTES_MAX);
+        runtime.serve(Routes::new(service), receiver, stop.subscribe());
+        sockets.push(sender);
+    }
+    tokio::spawn(accept(listener, sockets))
+}
+
+/// The tables of a state, as the store needs to know them.
+fn table_specs(state: &ClusterState) -> Vec<TableSpec> {
+    state
+        .tables()
+        .map(|table| TableSpec {
+            id: table.id,
+            keyspace: table.keyspace,
+            durability: table.options.durability,
+            columns: table.columns.iter().map(|column| (column.id, column.ty)).collect(),
+        })
+        .collect()
+}
+
+async fn open_store(
+    vfs: Arc<dyn Vfs>,
+    settings: &NodeSettings,
+    identity: Identity,
+    state: &ClusterState,
+) -> Result<Arc<Store>, StartError> {
+    let (options, specs) = (settings.store.clone(), table_specs(state));
+    let opened = tokio::task::spawn_blocking(move || Store::open(vfs, options, identity, &specs)).await;
+    match opened {
+        Ok(store) => Ok(Arc::new(store?)),
+        Err(error) => Err(StartError::Thread(std::io::Error::other(error))),
+    }
+}
+
+/// Waits until the clock can give the start stamp of this run, and makes a ceiling above it durable.
+async fn start_naming(ceiling: &CeilingFile, store: &Store, node: NodeId) -> Result<(Naming, u64), StartError> {
+    let mut hybrid = HybridClock::new(ceiling.read()?, store.last_stamp());
+    let mut reported = false;
+    let start: Stamp = loop {
+        match hybrid.next(clock::wall_us()) {
+            Tick::Stamp(stamp) => break stamp,
+            Tick::Raise(to) => {
+                ceiling.write(to)?;
+                hybrid.raised(to);
+            }
+            Tick::Ahead(behind_us) => {
+                if !std::mem::replace(&mut reported, true) {
+                    tracing::warn!(behind_ms = behind_us / 1_000, "waiting until the clock passes what was promised");
+                }
+                tokio::time::sleep(SWEEP).await;
+            }
+        }
+    };
+    let namer = Namer::new(node, start)?;
+    let incarnation = namer.incarnation();
+    Ok((Naming::new(hybrid, namer), incarnation))
+}
+
+fn run_lane(
+    lane: &Arc<Lane>,
+    runtime: &LaneRuntime,
+    mut completions: mpsc::UnboundedReceiver<Vec<crate::replica::Completion>>,
+) -> [JoinHandle<()>; 2] {
+    let (completing, sweeping) = (lane.clone(), lane.clone());
+    let complete = runtime.handle().spawn(async move {
+        while let Some(done) = completions.recv().await {
+            completing.complete(done);
+        }
+    });
+    let sweep = runtime.handle().spawn(async move {
+        let mut ticks = tokio::time::interval(SWEEP);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            sweeping.sweep();
+        }
+    });
+    [complete, sweep]
+}
+
+/// Follows the metadata: tables into the store, then the state to requests, then links to new members.
+struct Follower {
+    shared: Arc<Shared>,
+    log: Arc<RaftLog>,
+    lanes: Vec<Arc<Lane>>,
+    runtimes: Vec<tokio::runtime::Handle>,
+    links: Vec<JoinHandle<()>>,
+}
+
+impl Follower {
+    async fn run(mut self) {
+        let mut epochs = self.log.watch();
+        self.link_members(&self.log.state());
+        loop {
+            let state = self.log.state();
+            if state.epoch() > self.shared.cluster.load().epoch() {
+                self.follow(state).await;
+            }
+            if epochs.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn follow(&mut self, state: Arc<ClusterState>) {
+        let (replica, specs) = (self.shared.replica.clone(), table_specs(&state));
+        let set = tokio::task::spawn_blocking(move || replica.store().set_tables(&specs)).await;
+        match set {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::error!(%error, "the store did not take the new tables; requests keep the old ones");
+                return;
+            }
+            Err(error) => {
+                tracing::error!(%error, "the store did not take the new tables");
+                return;
+            }
+        }
+        self.link_members(&state);
+        self.shared.cluster.store(state);
+        for lane in &self.lanes {
+            lane.ping_all();
+        }
+    }
+
+    fn link_members(&mut self, state: &ClusterState) {
+        for (lane, runtime) in self.lanes.iter().zip(&self.runtimes) {
+            let linked = lane.linked();
+            let own = self.shared.identity.node;
+            for node in state.ring().nodes().filter(|node| node.id != own && !linked.contains(&node.id)) {
+                let link = Arc::new(Link::new(node.id, node.peer_address.clone()));
+                lane.add_link(link.clone());
+                let events = Arc::new(LaneHandle(lane.clone()));
+                self.links.push(runtime.spawn(run_link(link, self.shared.peers.clone(), events)));
+            }
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        for link in &self.links {
+            link.abort();
+        }
+    }
+}
+
+/// Looks who is alive, and tells the metadata log who is ahead.
+async fn watch_peers(shared: Arc<Shared>, log: Arc<RaftLog>) {
+    let mut ticks = tokio::time::interval(REFRESH);
+    let mut changes = shared.peers.changes();
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => shared.peers.refresh(),
+            changed = changes.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+        }
+        let own = log.state().epoch();
+        for node in shared.peers.alive().iter() {
+            if let Some(epoch) = shared.peers.epoch_of(*node).filter(|epoch| *epoch > own) {
+                log.heard(*node, epoch);
+            }
+        }
+    }
+}
+
+/// Keeps the clock's ceiling on disk ahead of the clock.
+async fn raise_ceiling(shared: Arc<Shared>, file: Arc<CeilingFile>) {
+    let mut ticks = tokio::time::interval(REFRESH);
+    loop {
+        ticks.tick().await;
+        let Some(ceiling) = shared.naming.ceiling_wanted() else { continue };
+        let file = file.clone();
+        match tokio::task::spawn_blocking(move || file.write(ceiling)).await {
+            Ok(Ok(())) => shared.naming.ceiling_raised(ceiling),
+            Ok(Err(error)) => tracing::error!(%error, "the clock's ceiling could not be written"),
+            Err(error) => tracing::error!(%error, "the clock's ceiling could not be written"),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl PeerEvents for LaneDoor {
+    fn operation(&self, peer: NodeId, operation: v1::PeerOperation, replies: &ReplyQueue) {
+        // A link is refused before the lanes stand, so there is always one here.
+        if let Some(lane) = self.door.lanes.get().and_then(|lanes| lanes.get(self.lane)) {
+            lane.serve(peer, operation, replies);
+        }
+    }
+
+    async fn call(&self, kind: v1::CallKind, _from: NodeId, body: Bytes) -> Result<Bytes, Status> {
+        let own = match kind {
+            v1::CallKind::Report | v1::CallKind::Flush => self.door.control.get(),
+            _ => None,
+        };
+        match own {
+            Some(control) => control.answer(kind, body).await,
+            None => self.door.desk.handle(kind, body).await.map_err(|error| Status::unavailable(error.to_string())),
+        }
+    }
+
+    fn hello(&self) -> Result<v1::Hello, Status> {
+        let lanes = self.door.lanes.get().ok_or_else(|| Status::unavailable("this node is starting"))?;
+        Ok(lanes[self.lane].shared().hello())
+    }
+}
+
+/// Single questions by node number, with the addresses of the present members.
+pub struct AddressBook {
+    client: PeerClient,
+    desk: Arc<Desk>,
+}
+
+impl AddressBook {
+    fn new(desk: Arc<Desk>) -> AddressBook {
+        AddressBook { client: PeerClient::default(), desk }
+    }
+
+    fn caller(&self) -> Caller {
+        let Some(log) = self.desk.log() else { return Caller::default() };
+        Caller { cluster: Bytes::copy_from_slice(log.state().cluster().as_bytes()), node: log.me().0 }
+    }
+
+    fn address(&self, node: NodeId) -> Option<String> {
+        self.desk.log()?.state().ring().node(node).map(|node| node.peer_address.clone())
+    }
+}
+
+impl PeerRpc for AddressBook {
+    fn call(
+        &self,
+        target: NodeId,
+        kind: v1::CallKind,
+        body: Bytes,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        Box::pin(async move {
+            let Some(address) = self.address(target) else {
+                return Err(CallError::NotSent(format!("{target} has no address")));
+            };
+            self.call_address(&address, kind, body, timeout).await
+        })
+    }
+
+    fn call_address<'a>(
+        &'a self,
+        address: &'a str,
+        kind: v1::CallKind,
+        body: Bytes,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Bytes, CallError>> {
+        Box::pin(async move {
+            let answer = self.client.call(&self.caller(), address, kind, body, timeout).await;
+            answer.map_err(|status| match status.code() {
+                tonic::Code::Unavailable if std::error::Error::source(&status).is_some() => {
+                    CallError::NotSent(status.message().to_owned())
+                }
+                tonic::Code::DeadlineExceeded | tonic::Code::Cancelled | tonic::Code::Unknown => {
+                    CallError::Lost(status.message().to_owned())
+                }
+                _ => CallError::Refused(status.message().to_owned()),
+            })
+        })
+    }
+}
