@@ -69,7 +69,8 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Reads the one in `directory`. A torn last edit is cut off by writing the file anew.
+    /// Reads the one in `directory`; a torn last edit is passed over. Nothing may rely on what was read before it is
+    /// settled.
     pub(super) fn open(vfs: Arc<dyn Vfs>, directory: &Path) -> Result<Manifest> {
         let path = Manifest::path(directory);
         let file = vfs.open(&path)?;
@@ -80,14 +81,10 @@ impl Manifest {
         let mut bytes = vec![0; len as usize];
         file.read_at(&mut bytes, 0)?;
         let (state, whole) = read_edits(&path, &Bytes::from(bytes))?;
-        let tail = (whole == len).then_some(Tail { file, len, base: len });
-        let is_torn = tail.is_none();
-        let mut manifest = Manifest { vfs, directory: directory.to_owned(), state, tail, doubtful: Vec::new() };
-        if is_torn {
-            tracing::warn!(file = %path.display(), offset = whole, "a torn edit at the end of the manifest was cut off");
-            manifest.commit(Vec::new())?;
+        if whole < len {
+            tracing::warn!(file = %path.display(), offset = whole, "a torn edit at the end of the manifest is passed over");
         }
-        Ok(manifest)
+        Ok(Manifest { vfs, directory: directory.to_owned(), state, tail: None, doubtful: Vec::new() })
     }
 
     pub(super) fn state(&self) -> &State {
@@ -114,6 +111,15 @@ impl Manifest {
         }
         self.state = next;
         Ok(())
+    }
+
+    /// Makes what was read durable, by writing the file anew: a process that was stopped after a failed sync may have left
+    /// an edit that stands in the page cache and not on the disk.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        if self.tail.is_some() {
+            return Ok(());
+        }
+        self.commit(Vec::new())
     }
 
     /// A file that a failed edit was to add goes when it is certain that no manifest lists it.

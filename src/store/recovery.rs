@@ -1,7 +1,7 @@
 //! Opening a data directory, after a clean stop or a crash: the same path.
 //!
 //! ```text
-//! lock ─► identity ─► manifest, less dropped tables ─► files opened ─► log replayed, synced ─► unlisted files go
+//! lock ─► identity ─► manifest ─► files opened ─► log replayed, synced ─► manifest written anew ─► unlisted files go
 //! ```
 //!
 //! Replay goes by position per table and never looks at names: what ends at or before a table's flushed position is in a
@@ -48,6 +48,7 @@ impl Store {
         };
         let log = replay(vfs.clone(), &options, identity, manifest.state(), &memory)?;
         // Only now that nothing listed is missing: if the manifest had lost an edit, this would destroy the evidence.
+        manifest.settle()?;
         remove_unlisted(&*vfs, &data, manifest.state())?;
         let store = Store {
             _lock: lock,
