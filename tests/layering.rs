@@ -26,7 +26,11 @@ const ARROWS: &[(&str, &[&str], &str)] = &[
     ("memtable", &["model", "codec"], "sorted rows in memory"),
     ("commitlog", &["model", "codec", "vfs", "received"], "the footer of a sealed segment lists the names within"),
     ("sstable", &["model", "codec", "vfs"], "sorted rows in a file"),
-    ("compaction", &["model", "sstable"], "chooses among tables by their statistics"),
+    (
+        "compaction",
+        &["model", "codec", "sstable"],
+        "chooses among files and merges them; rows pass through as they are",
+    ),
     (
         "store",
         &["model", "codec", "vfs", "memtable", "commitlog", "sstable", "compaction", "received"],

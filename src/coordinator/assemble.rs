@@ -51,7 +51,7 @@ pub enum Next {
     ReadAfter(PagePosition),
     /// The page is full; the next one begins here.
     PageFull(Resume),
-    /// Nothing is left.
+    /// Nothing is left, and the page has room yet.
     Complete,
 }
 
@@ -187,7 +187,7 @@ impl Assembler {
     }
 
     /// Whether the page takes no more rows.
-    pub fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.rows.len() as u32 >= self.limits.rows || self.bytes >= self.limits.bytes
     }
 

@@ -215,7 +215,7 @@ impl ReadOp {
 
     /// All pages are the same bytes: one of them is the answer.
     fn answer_equal(&mut self, out: &mut Vec<ReadAction>) {
-        match read_repair::decode(&self.pages[0].1, self.command.direction) {
+        match read_repair::decode(&self.pages[0].1, &self.command) {
             Ok(fragments) => {
                 let end = self.pages[0].1.end.clone();
                 self.phase = Phase::Over;
@@ -233,7 +233,7 @@ impl ReadOp {
 
     /// Pages differ: merge them, and write back what each replica lacks.
     fn merge(&mut self, out: &mut Vec<ReadAction>) {
-        match read_repair::merge(self.command.table, &self.pages, self.command.direction) {
+        match read_repair::merge(&self.command, &self.pages) {
             Ok(merged) => {
                 let lacking = merged.differences.iter().fold(0, |mask, difference| mask | bit(difference.replica));
                 let answer = ReadAnswer { fragments: merged.fragments, end: merged.end, repaired: lacking != 0 };

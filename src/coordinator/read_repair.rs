@@ -2,14 +2,16 @@
 //!
 //! Pages of one command may reach differently far, since limits count what each replica sees. All are cut to where the
 //! shortest one ends; up to there every answer is complete, so that whatever is missing in one is truly missing there.
+//! A page that lies outside what was asked, or that reaches no further than the page before it, is refused like one whose
+//! bytes mean nothing: it would send a read round in circles.
 
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::codec::entry::{Trust, read_entry};
 use crate::codec::varint::Reader;
 use crate::model::{
-    Bound, ClusteringKey, Deletion, Direction, Fragment, Merge, Mutation, Page, PageEnd, PartitionHeader, PartitionKey,
-    RangeDeletion, RowPosition, Stream, TableId,
+    Bound, ClusteringKey, Deletion, Direction, Fragment, Merge, Mutation, Page, PageEnd, PagePosition, PartitionHeader,
+    PartitionKey, RangeDeletion, ReadCommand, RowPosition, Stream, TableId, Target,
 };
 
 /// What several pages say together.
@@ -32,12 +34,13 @@ pub struct Difference {
     pub mutations: Vec<Mutation>,
 }
 
-/// Merges pages of one command. `Err`: this replica's page is not what a replica may send.
-pub fn merge(table: TableId, pages: &[(usize, Page)], direction: Direction) -> Result<Merged, usize> {
+/// Merges pages of `command`. `Err`: this replica's page is not what a replica may send.
+pub fn merge(command: &ReadCommand, pages: &[(usize, Page)]) -> Result<Merged, usize> {
+    let direction = command.direction;
     let end = shortest(pages, direction);
     let mut answers = Vec::with_capacity(pages.len());
     for (replica, page) in pages {
-        let fragments = decode(page, direction).map_err(|_| *replica)?;
+        let fragments = decode(page, command).map_err(|_| *replica)?;
         answers.push((*replica, clip(fragments, &end, direction)));
     }
     let mut merge = Merge::new(answers.iter().map(|(_, all)| Fragments(all.clone().into_iter())).collect(), direction);
@@ -49,7 +52,7 @@ pub fn merge(table: TableId, pages: &[(usize, Page)], direction: Direction) -> R
     let whole = partitions(&fragments, direction);
     let mut differences = Vec::new();
     for (replica, answer) in &answers {
-        let mutations = lacking(table, &whole, &partitions(answer, direction)).map_err(|_| *replica)?;
+        let mutations = lacking(command.table, &whole, &partitions(answer, direction)).map_err(|_| *replica)?;
         if !mutations.is_empty() {
             differences.push(Difference { replica: *replica, mutations });
         }
@@ -57,18 +60,39 @@ pub fn merge(table: TableId, pages: &[(usize, Page)], direction: Direction) -> R
     Ok(Merged { fragments, end, differences })
 }
 
-/// Decodes a page that came from a peer and checks the order that [`crate::model::fragment`] promises.
-pub fn decode(page: &Page, direction: Direction) -> Result<Vec<Fragment<EncodedRow>>> {
+/// Decodes a page that came from a peer and checks the order that [`crate::model::fragment`] promises, and that the page
+/// is one of `command`.
+pub fn decode(page: &Page, command: &ReadCommand) -> Result<Vec<Fragment<EncodedRow>>> {
     let mut reader = Reader::new("page", page.entries.clone());
-    let mut order = Order { direction, ..Order::default() };
+    let mut order = Order { direction: command.direction, ..Order::default() };
     let mut fragments = Vec::new();
     while reader.remaining() > 0 {
         let fragment = read_entry(&mut reader, Trust::Checked)?;
         order.check(&fragment).map_err(|reason| reader.corrupt(reason))?;
+        if matches!(&fragment, Fragment::Partition(header) if !is_asked(command, &header.key)) {
+            return Err(reader.corrupt("a partition that was not asked for").into());
+        }
         fragments.push(fragment);
     }
     order.finish().map_err(|reason| reader.corrupt(reason))?;
+    if !is_progress(command, &page.end) {
+        return Err(reader.corrupt("an end that is not behind the page before").into());
+    }
     Ok(fragments)
+}
+
+fn is_asked(command: &ReadCommand, key: &PartitionKey) -> bool {
+    let targeted = match &command.target {
+        Target::Partition(only) => only == key,
+        Target::Scan(tokens) => tokens.contains(key.token()),
+    };
+    targeted && command.after.as_ref().is_none_or(|after| after.partition <= *key)
+}
+
+fn is_progress(command: &ReadCommand, end: &PageEnd) -> bool {
+    let PageEnd::At(position) = end else { return true };
+    let is_behind = |after: &PagePosition| PageEnd::At(after.clone()).compare(end, command.direction).is_lt();
+    is_asked(command, &position.partition) && command.after.as_ref().is_none_or(is_behind)
 }
 
 /// Checks a stream's order as it goes by.
@@ -160,12 +184,7 @@ fn clip(fragments: Vec<Fragment<EncodedRow>>, end: &PageEnd, direction: Directio
     kept
 }
 
-fn is_before(
-    place: &bytes::Bytes,
-    position: &crate::model::PagePosition,
-    bound: Option<&Bound>,
-    direction: Direction,
-) -> bool {
+fn is_before(place: &bytes::Bytes, position: &PagePosition, bound: Option<&Bound>, direction: Direction) -> bool {
     match (&position.row, bound) {
         (RowPosition::End, _) => true,
         (_, Some(bound)) => direction.order(place.cmp(bound.bytes())).is_lt(),

@@ -90,7 +90,9 @@ pub struct ScanRange {
 /// A replica's answer to a [`ReadCommand`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Encoded fragments (codec/entry.rs): merged, tombstones included, clipped to the slices and to `end`.
+    /// Encoded fragments (codec/entry.rs): merged, tombstones included, clipped to the slices and to `end`. A page that
+    /// goes on within a partition begins with its header again, and with the range deletion in force there; it ends
+    /// behind them.
     pub entries: Bytes,
     /// How far it reaches.
     pub end: PageEnd,

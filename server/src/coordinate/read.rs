@@ -391,12 +391,7 @@ impl Lane {
             session.target += 1;
             session.remaining = session.parts.targets.get(session.target).map_or(TokenRange::ALL, tokens_of);
         }
-        let is_over = session.target >= session.parts.targets.len();
-        if session.assembler.is_full() && !is_over {
-            self.pause(session);
-        } else {
-            self.next_command(session);
-        }
+        self.next_command(session);
     }
 
     /// Answers the page. `next`: `None` if it is the last; else where the next one begins within the present target.

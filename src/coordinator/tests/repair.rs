@@ -4,13 +4,15 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::cluster::whole_table;
-use super::replica::{Replica, encoded};
+use super::replica::{Replica, encoded, keys};
 use crate::codec::entry::put_entry;
+use crate::codec::mutation::{decode_checked_mutation, encode_mutation};
 use crate::coordinator::read_repair::{decode, merge};
-use crate::model::naive::{
-    TABLE, any_direction, any_mutation, any_slices, deletion, partition_key, row_key, rows, value,
+use crate::model::naive::{any_direction, any_mutation, any_slices, deletion, partition_key, row_key, rows, value};
+use crate::model::{
+    Direction, Fragment, Mutation, Page, PageEnd, PagePosition, PartitionHeader, PartitionKey, ReadCommand, Row,
+    RowPosition, Target, TokenRange,
 };
-use crate::model::{Direction, Fragment, Mutation, Page, PageEnd, PartitionHeader, ReadCommand, Row};
 
 const KEYS: i32 = 6;
 
@@ -54,7 +56,7 @@ proptest! {
                 (at, replicas[at].read(&ReadCommand { limit_rows, limit_bytes, ..command.clone() }))
             })
             .collect();
-        let merged = merge(TABLE, &pages, direction).unwrap();
+        let merged = merge(&command, &pages).unwrap();
         for (_, page) in &pages {
             prop_assert!(merged.end.compare(&page.end, direction).is_le(), "further than a page reaches");
         }
@@ -65,7 +67,12 @@ proptest! {
             prop_assert!(!difference.mutations.is_empty());
             let already = replicas[difference.replica].up_to(&command, &merged.end) == whole;
             prop_assert!(!already, "replica {} lacks nothing", difference.replica);
-            difference.mutations.iter().for_each(|mutation| replicas[difference.replica].apply(mutation));
+            for mutation in &difference.mutations {
+                let mut bytes = Vec::new();
+                encode_mutation(mutation, &mut bytes);
+                prop_assert!(decode_checked_mutation(bytes.into()).is_ok(), "no replica takes {mutation:?}");
+                replicas[difference.replica].apply(mutation);
+            }
         }
         for (at, replica) in replicas.iter().enumerate() {
             prop_assert_eq!(replica.up_to(&command, &merged.end), whole.clone(), "replica {}", at);
@@ -90,8 +97,8 @@ proptest! {
             }
         }
         page.entries = Bytes::from(entries);
-        let readable = decode(&page, direction).is_ok();
-        match merge(TABLE, &[(4, other.read(&command)), (9, page)], direction) {
+        let readable = decode(&page, &command).is_ok();
+        match merge(&command, &[(4, other.read(&command)), (9, page)]) {
             Ok(_) => prop_assert!(readable),
             Err(broken) => prop_assert_eq!((broken, readable), (9, false)),
         }
@@ -116,7 +123,7 @@ fn a_page_out_of_order_is_refused() {
         false => (1, 0),
     };
     let fine = [header(first), row(0), open(1), row(1), close(2), header(second), row(0)];
-    assert!(decode(&page_of(&fine), Direction::Forward).is_ok());
+    assert!(decode(&page_of(&fine), &whole_table()).is_ok());
     let broken: [&[Fragment<Row>]; 9] = [
         &[row(0)],
         &[header(second), header(first)],
@@ -129,9 +136,10 @@ fn a_page_out_of_order_is_refused() {
         &[header(first), open(0), open(1), close(2)],
     ];
     for fragments in broken {
-        assert!(decode(&page_of(fragments), Direction::Forward).is_err(), "{fragments:?}");
+        assert!(decode(&page_of(fragments), &whole_table()).is_err(), "{fragments:?}");
     }
-    assert!(decode(&page_of(&[header(first), row(0), row(1)]), Direction::Reverse).is_err());
+    let reversed = ReadCommand { direction: Direction::Reverse, ..whole_table() };
+    assert!(decode(&page_of(&[header(first), row(0), row(1)]), &reversed).is_err());
 }
 
 #[test]
@@ -141,7 +149,33 @@ fn a_replica_that_has_everything_lacks_nothing() {
     let mut stale = Replica::default();
     stale.apply(&rows(0, [(0, value("a", 1))]));
     let pages = [(3, stale.read(&whole_table())), (5, full.read(&whole_table()))];
-    let merged = merge(TABLE, &pages, Direction::Forward).unwrap();
+    let merged = merge(&whole_table(), &pages).unwrap();
     let [difference] = &merged.differences[..] else { panic!("{:?}", merged.differences) };
     assert_eq!((difference.replica, &difference.mutations[..]), (3, &[rows(0, [(1, value("b", 1))])][..]));
+}
+
+/// A replica that answers other partitions than were asked for, or ends where the page before ended, would spread what
+/// nobody wrote, or send the read round in circles.
+#[test]
+fn a_page_of_another_command_is_refused() {
+    let [first, second] = [0, 1].map(|at| keys(&Target::Scan(TokenRange::ALL))[at].clone());
+    let at = |partition: &PartitionKey, row| PagePosition { partition: partition.clone(), row };
+    let after = at(&first, RowPosition::After(row_key(3)));
+    let scan = ReadCommand { after: Some(after.clone()), ..whole_table() };
+    let one = ReadCommand { target: Target::Partition(second.clone()), ..whole_table() };
+    let empty = |end| Page { entries: Bytes::new(), end: PageEnd::At(end) };
+    let refused = |command: &ReadCommand, page: &Page| decode(page, command).is_err();
+    assert!(refused(&scan, &empty(after)));
+    assert!(refused(&scan, &empty(at(&first, RowPosition::Header))));
+    assert!(!refused(&scan, &empty(at(&first, RowPosition::End))));
+    assert!(!refused(&scan, &empty(at(&second, RowPosition::Header))));
+    assert!(refused(
+        &ReadCommand { after: Some(at(&second, RowPosition::Header)), ..scan },
+        &empty(at(&first, RowPosition::End))
+    ));
+    assert!(refused(&one, &empty(at(&first, RowPosition::Header))));
+    let header =
+        |key: &PartitionKey| PartitionHeader { key: key.clone(), deletion: Some(deletion(1)), static_row: None };
+    assert!(refused(&one, &page_of(&[Fragment::Partition(header(&first))])));
+    assert!(!refused(&one, &page_of(&[Fragment::Partition(header(&second))])));
 }

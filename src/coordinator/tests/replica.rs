@@ -61,7 +61,13 @@ impl Replica {
             let slices = between(&command.slices, bound, None, command.direction);
             let fragments = self.data.partition(&key, &slices, command.direction);
             if let Some(row) = page.take(fragments, after) {
-                return page.finish(PageEnd::At(PagePosition { partition: key, row }));
+                // The last row that one partition was asked for is known to be the last.
+                let behind = between(&command.slices, row.bound(command.direction), None, command.direction);
+                let is_last = row == RowPosition::End || (row != RowPosition::Header && behind.is_empty());
+                return page.finish(match &command.target {
+                    Target::Partition(_) if is_last => PageEnd::Complete,
+                    _ => PageEnd::At(PagePosition { partition: key, row }),
+                });
             }
         }
         page.finish(PageEnd::Complete)
