@@ -3,7 +3,10 @@
 //! It opens before everything else and closes last, so that a node that starts slowly or stops can say so.
 
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::Router;
@@ -12,7 +15,14 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// How long a node may take to say how it is.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// More than any node says of its health.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// What the node is doing, as `/healthz` tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +73,7 @@ pub async fn serve(
     health: Arc<Health>,
     render: Render,
     stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     axum::serve(listener, router(health, render)).with_graceful_shutdown(stop).await
 }
 
@@ -83,25 +93,33 @@ async fn metrics(State(page): State<Page>) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], (page.render)())
 }
 
+/// Asks a node for its health: the HTTP status and what it says.
+pub async fn ask_health(address: SocketAddr) -> io::Result<(u16, String)> {
+    let asked = tokio::time::timeout(ASK_TIMEOUT, ask(address, "/healthz"));
+    let answer = asked.await.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no answer from the HTTP port"))??;
+    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "what listens there does not speak HTTP");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(malformed)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(malformed)?;
+    Ok((status, body.trim_end().to_owned()))
+}
+
+/// The whole answer to a question.
+async fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
+    String::from_utf8(answer).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
     use tokio::sync::oneshot;
 
     use super::*;
-
-    /// What a plain HTTP/1.1 client is answered.
-    async fn ask(address: std::net::SocketAddr, path: &str) -> String {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
-    }
 
     #[tokio::test]
     async fn health_follows_the_node_and_metrics_are_rendered_when_asked() {
@@ -113,15 +131,13 @@ mod tests {
         let served = tokio::spawn(serve(listener, health.clone(), Arc::new(|| "up 1\n".to_owned()), stopped));
 
         health.set(Condition::Starting("2 of 3 members answer".to_owned()));
-        let starting = ask(address, "/healthz").await;
-        assert!(starting.starts_with("HTTP/1.1 503") && starting.ends_with("starting: 2 of 3 members answer\n"));
+        assert_eq!(ask_health(address).await.unwrap(), (503, "starting: 2 of 3 members answer".to_owned()));
         health.set(Condition::Serving);
-        let serving = ask(address, "/healthz").await;
-        assert!(serving.starts_with("HTTP/1.1 200") && serving.ends_with("serving\n"), "{serving}");
+        assert_eq!(ask_health(address).await.unwrap(), (200, "serving".to_owned()));
         health.set(Condition::Stopping);
-        assert!(ask(address, "/healthz").await.starts_with("HTTP/1.1 503"));
-        assert!(ask(address, "/metrics").await.ends_with("up 1\n"));
-        assert!(ask(address, "/other").await.starts_with("HTTP/1.1 404"));
+        assert_eq!(ask_health(address).await.unwrap(), (503, "stopping".to_owned()));
+        assert!(ask(address, "/metrics").await.unwrap().ends_with("up 1\n"));
+        assert!(ask(address, "/other").await.unwrap().starts_with("HTTP/1.1 404"));
 
         stop.send(()).unwrap();
         served.await.unwrap().unwrap();

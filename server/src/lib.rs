@@ -11,6 +11,7 @@ pub mod ceiling;
 pub mod clock;
 pub mod config;
 pub mod coordinate;
+pub mod dev;
 pub mod http;
 #[cfg(test)]
 mod in_process;
@@ -21,4 +22,6 @@ pub mod peer_rpc;
 pub mod peers;
 pub mod replica;
 pub mod runtime;
+pub mod serve;
 pub mod service;
+pub mod signal;

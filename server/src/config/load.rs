@@ -1,6 +1,5 @@
 //! From the file to a [`Config`].
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
@@ -11,7 +10,7 @@ use trefoil::ring::Zone;
 use super::section::Section;
 use super::settings::{
     CACHE_MIB, MEMTABLE_MIB, MUTATION_MIB_MAX, PAGE_KIB_DEFAULT, PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT,
-    REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS, runtimes,
+    REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS, addresses, runtimes,
 };
 use super::{
     ClusterConfig, Config, ConfigError, LimitsConfig, LogConfig, LogFormat, MemberConfig, NodeConfig, Problem,
@@ -95,10 +94,10 @@ fn vnodes(section: &mut Section) -> Result<VnodeBits, Problem> {
 fn node(mut section: Section, base: &Path) -> Result<NodeConfig, Problem> {
     let data_dir = section.text("data_dir", "the directory for the node's data", |text| !text.is_empty())?;
     let zone = zone(&mut section)?;
-    let loopback = |port| Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
-    let client_address = section.address("client_address", loopback(9440))?;
-    let peer_address = section.address("peer_address", loopback(9441))?;
-    let http_address = section.address("http_address", loopback(9442))?;
+    let [client, peer, http] = addresses();
+    let client_address = section.address("client_address", Some(client))?;
+    let peer_address = section.address("peer_address", Some(peer))?;
+    let http_address = section.address("http_address", Some(http))?;
     for (key, address, others) in [
         ("peer_address", peer_address, [client_address, http_address]),
         ("http_address", http_address, [client_address, peer_address]),
@@ -151,9 +150,11 @@ fn log(mut section: Section) -> Result<LogConfig, Problem> {
         ("debug", Level::DEBUG),
         ("trace", Level::TRACE),
     ];
+    let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    let default = LogConfig::default();
     let config = LogConfig {
-        level: section.word("level", &levels, Level::INFO)?,
-        format: section.word("format", &[("text", LogFormat::Text), ("json", LogFormat::Json)], LogFormat::Text)?,
+        level: section.word("level", &levels, default.level)?,
+        format: section.word("format", &formats, default.format)?,
     };
     section.end()?;
     Ok(config)

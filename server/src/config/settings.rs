@@ -1,6 +1,12 @@
-//! The numbers among the settings: what each means, its range, its default.
+//! The numbers among the settings: what each means, its range, its default; and the settings of a file that says no more
+//! than it must.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::thread::available_parallelism;
+
+use tracing::Level;
+
+use super::{ClusterConfig, Config, LimitsConfig, LogConfig, LogFormat, NodeConfig, StorageConfig};
 
 /// A setting that is a whole number. The name ends in its unit.
 pub(super) struct Number {
@@ -46,4 +52,52 @@ pub(super) fn runtimes() -> Number {
     let cores = available_parallelism().map_or(1, usize::from);
     let default = (cores / 2).clamp(1, 64) as u64;
     number("runtimes", 1, 64, default, "threads that serve requests; default: half of the cores")
+}
+
+/// Where a node listens unless its file says otherwise: for clients, for peers, for HTTP.
+pub(super) fn addresses() -> [SocketAddr; 3] {
+    [9440, 9441, 9442].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+}
+
+impl Config {
+    /// The settings of a member of `cluster` that says no more than it must: `node` has what cannot be left out.
+    pub fn of_member(cluster: ClusterConfig, node: NodeConfig) -> Config {
+        Config {
+            cluster,
+            node,
+            storage: StorageConfig::default(),
+            limits: LimitsConfig::default(),
+            log: LogConfig::default(),
+        }
+    }
+}
+
+impl Default for StorageConfig {
+    fn default() -> StorageConfig {
+        StorageConfig {
+            segment_mib: SEGMENT_MIB.default,
+            memtable_mib: MEMTABLE_MIB.default,
+            cache_mib: CACHE_MIB.default,
+        }
+    }
+}
+
+impl Default for LimitsConfig {
+    fn default() -> LimitsConfig {
+        LimitsConfig {
+            requests_in_flight: REQUESTS_IN_FLIGHT.default,
+            request_mib_in_flight: REQUEST_MIB_IN_FLIGHT.default,
+            timeout_default_ms: TIMEOUT_DEFAULT_MS.default,
+            timeout_max_ms: TIMEOUT_MAX_MS.default,
+            page_rows_default: PAGE_ROWS_DEFAULT.default,
+            page_kib_default: PAGE_KIB_DEFAULT.default,
+            mutation_mib_max: MUTATION_MIB_MAX.default,
+        }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> LogConfig {
+        LogConfig { level: Level::INFO, format: LogFormat::Text }
+    }
 }

@@ -148,3 +148,28 @@ fn the_file_is_named() {
     std::fs::write(&file, LEAST).unwrap();
     assert_eq!(Config::load(&file).unwrap().node.data_dir, directory.path().join("data"));
 }
+
+/// The page for operators shows every setting once; it is printed here, so that it cannot differ.
+#[test]
+fn the_page_for_operators_shows_this_file() {
+    let page = include_str!("../../../docs/operations.md");
+    let member = |index: u16, zone: &str| MemberConfig {
+        address: ([127, 0, 0, 1], 9441 + 10 * index).into(),
+        zone: Zone { region: "local".to_owned(), name: zone.to_owned() },
+    };
+    let cluster = ClusterConfig {
+        name: "example".to_owned(),
+        vnodes: VnodeBits::DEFAULT,
+        initial_members: vec![member(0, "a"), member(1, "b"), member(2, "c")],
+    };
+    let node = NodeConfig {
+        data_dir: PathBuf::from("data"),
+        zone: member(0, "a").zone,
+        client_address: ([127, 0, 0, 1], 9440).into(),
+        peer_address: ([127, 0, 0, 1], 9441).into(),
+        http_address: ([127, 0, 0, 1], 9442).into(),
+        runtimes: 1,
+    };
+    let text = Config::of_member(cluster, node).to_toml();
+    assert!(page.contains(&format!("```toml\n{text}```\n")), "docs/operations.md must show this:\n{text}");
+}
