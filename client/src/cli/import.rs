@@ -84,7 +84,7 @@ impl fmt::Display for Stopped {
             Some(line) => write!(f, "line {line}: {}", self.reason)?,
             None => f.write_str(&self.reason)?,
         }
-        write!(f, "\n{} rows are in the table; go on with --skip-lines {}", self.rows, self.done_through)?;
+        write!(f, "\n{} rows were written; go on with --skip-lines {}", self.rows, self.done_through)?;
         match self.line.filter(|line| *line == self.done_through + 1) {
             Some(line) => write!(f, " once the line is right, or leave it out with --skip-lines {line}"),
             None => Ok(()),

@@ -247,7 +247,7 @@ fn begins_like(text: &str, pattern: &str) -> bool {
 
 fn date(text: &str) -> Result<Option<Value>, String> {
     if is_integer(text) {
-        return number(text, "days", DAY_FIRST..=DAY_LAST, |days, out| print_date(days, out));
+        return number(text, "days", DAY_FIRST..=DAY_LAST, print_date);
     }
     if text.len() != 10 || !begins_like(text, "0000-00-00") {
         return Ok(None);
@@ -293,7 +293,7 @@ fn print_time(nanos: i64, out: &mut String) -> std::fmt::Result {
 
 fn timestamp(text: &str) -> Result<Option<Value>, String> {
     if is_integer(text) {
-        return number(text, "milliseconds", MS_FIRST..=MS_LAST, |ms, out| print_timestamp(ms, out));
+        return number(text, "milliseconds", MS_FIRST..=MS_LAST, print_timestamp);
     }
     if !begins_like(text, "0000-00-00T00:00:00") || text.ends_with(']') {
         return Ok(None);

@@ -129,9 +129,9 @@ fn a_stop_says_how_to_go_on() {
     let stopped = Stopped { line: Some(17), reason: "column c: x".to_owned(), done_through: 16, rows: 15 };
     assert_eq!(
         stopped.to_string(),
-        "line 17: column c: x\n15 rows are in the table; go on with --skip-lines 16 once the line is right, \
+        "line 17: column c: x\n15 rows were written; go on with --skip-lines 16 once the line is right, \
          or leave it out with --skip-lines 17"
     );
     let stopped = Stopped { line: None, reason: "interrupted".to_owned(), done_through: 3, rows: 2 };
-    assert_eq!(stopped.to_string(), "interrupted\n2 rows are in the table; go on with --skip-lines 3");
+    assert_eq!(stopped.to_string(), "interrupted\n2 rows were written; go on with --skip-lines 3");
 }
