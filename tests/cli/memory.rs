@@ -119,6 +119,7 @@ impl Memory {
             nodes: vec![self.node()],
             zones: vec![v1::ZoneOwners { region: "local".to_owned(), zone: "a".to_owned(), owners: vec![1; 4] }],
             keyspaces: state.keyspaces.iter().map(replication).collect(),
+            answered_by: 1,
         }
     }
 

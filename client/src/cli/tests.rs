@@ -1,3 +1,5 @@
+//! Arguments: what is understood, what is refused, and with which exit code.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use clap::CommandFactory;

@@ -1,3 +1,5 @@
+//! CSV as others write it, and what must not be taken for it.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use proptest::prelude::*;

@@ -14,11 +14,10 @@ use trefoil::model::Table;
 
 use crate::cli::csv::{self, Next, Record};
 use crate::cli::error::{Error, Result};
-use crate::cli::json;
 use crate::cli::progress::Progress;
 use crate::cli::row::{Fault, Given, RowInput, checked, place_of};
 use crate::cli::rows::Format;
-use crate::cli::text;
+use crate::cli::{json, text};
 
 /// Lines handed on together, at most: among them rows of one partition find each other.
 const CHUNK_LINES_MAX: usize = 256;

@@ -1,3 +1,5 @@
+//! The reading of files: lines, faults, rejects.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::Write;

@@ -1,3 +1,5 @@
+//! JSON of every type, and what is refused.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use proptest::prelude::*;

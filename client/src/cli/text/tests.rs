@@ -1,3 +1,5 @@
+//! The one form of every value, and what is refused.
+
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use proptest::prelude::*;
