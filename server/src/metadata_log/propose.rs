@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
 use tokio::time::{Instant, sleep, timeout};
 use trefoil::Result;
@@ -19,6 +21,8 @@ use crate::peer_rpc::CallError;
 
 /// Between two rounds over the voters.
 const ROUND_PAUSE: Duration = Duration::from_millis(50);
+/// How long a voter may take to say whom it follows.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a leader may take to find out that it still leads.
 const LEAD_CHECK: Duration = Duration::from_secs(2);
 
@@ -91,7 +95,7 @@ impl Reply {
     }
 }
 
-/// A question to the leader: how long it may take, and the entry.
+/// A question to a voter: how long it may take, and the entry; without one it asks who leads.
 pub(super) fn question(wait: Duration, entry: &Bytes) -> Bytes {
     let mut out = Vec::with_capacity(entry.len() + 4);
     put_varint(&mut out, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
@@ -134,41 +138,48 @@ impl RaftLog {
         }
     }
 
-    /// Asks voters, those first that others take for the leader, until one has settled the matter.
+    /// Finds the leader and hands it the entry. Answers nothing if the entry is surely in no log.
     async fn round(
         &self,
         entry: &Bytes,
         until: Instant,
         findings: &mut BTreeMap<NodeId, String>,
     ) -> Option<(NodeId, Reply)> {
-        let mut waiting: Vec<NodeId> = self.voters().iter().rev().copied().collect();
-        if let Some(own) = waiting.iter().position(|id| *id == self.id()) {
-            let own = waiting.remove(own);
-            waiting.push(own);
+        let leader = self.find_leader(findings).await?;
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
         }
-        while let Some(voter) = waiting.pop() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            match self.ask(voter, entry, left).await {
-                Ok(Reply::NotLeader(leader)) => {
-                    findings.insert(
-                        voter,
-                        leader.map_or("knows no leader".into(), |id| format!("takes {id} for the leader")),
-                    );
-                    if let Some(at) = waiting.iter().position(|id| Some(*id) == leader) {
-                        let leader = waiting.remove(at);
-                        waiting.push(leader);
+        match self.ask(leader, entry, left).await {
+            Ok(Reply::NotLeader(_)) => drop(findings.insert(leader, "does not lead any more".into())),
+            Ok(Reply::NotNow(reason)) => drop(findings.insert(leader, reason)),
+            Ok(settled) => return Some((leader, settled)),
+            Err(CallError::Lost(reason)) => return Some((leader, Reply::Unknown(reason))),
+            Err(error) => drop(findings.insert(leader, format!("is {error}"))),
+        }
+        None
+    }
+
+    /// Asks all voters at once whom they follow; one that is silent delays nothing if the others agree.
+    async fn find_leader(&self, findings: &mut BTreeMap<NodeId, String>) -> Option<NodeId> {
+        let probe = |voter: NodeId| async move { (voter, self.ask(voter, &Bytes::new(), PROBE_TIMEOUT).await) };
+        let mut probes: FuturesUnordered<_> = self.voters().iter().map(|voter| probe(*voter)).collect();
+        let mut named: BTreeMap<NodeId, usize> = BTreeMap::new();
+        while let Some((voter, answer)) = probes.next().await {
+            match answer {
+                Ok(Reply::NotLeader(Some(leader))) => {
+                    findings.insert(voter, format!("takes {leader} for the leader"));
+                    let count = named.entry(leader).or_default();
+                    *count += 1;
+                    if *count > self.voters().len() / 2 {
+                        return Some(leader);
                     }
                 }
-                Ok(Reply::NotNow(reason)) => drop(findings.insert(voter, reason)),
-                Ok(settled) => return Some((voter, settled)),
-                Err(CallError::Lost(reason)) => return Some((voter, Reply::Unknown(reason))),
+                Ok(_) => drop(findings.insert(voter, "knows no leader".into())),
                 Err(error) => drop(findings.insert(voter, format!("is {error}"))),
             }
         }
-        None
+        named.into_iter().max_by_key(|(_, count)| *count).map(|(leader, _)| leader)
     }
 
     async fn ask(&self, voter: NodeId, entry: &Bytes, wait: Duration) -> Result<Reply, CallError> {
@@ -179,12 +190,12 @@ impl RaftLog {
         Reply::decode(answer).map_err(|error| CallError::Lost(error.to_string()))
     }
 
-    /// Proposes as the leader, if this node is the leader and a quorum follows it.
+    /// Proposes as the leader, if this node is the leader and a quorum follows it. No entry: only says who leads.
     pub(super) async fn propose_here(&self, entry: Bytes, wait: Duration) -> Reply {
         let until = Instant::now() + wait;
         let Some(raft) = self.raft() else { return Reply::NotLeader(None) };
         let leader = raft.metrics().borrow().current_leader.map(NodeId::from);
-        if leader != Some(self.id()) {
+        if leader != Some(self.id()) || entry.is_empty() {
             return Reply::NotLeader(leader);
         }
         match timeout(wait.min(LEAD_CHECK), raft.ensure_linearizable()).await {

@@ -19,7 +19,7 @@ use super::held::Held;
 use super::log_store::LogStore;
 use super::machine::Machine;
 use super::types::{self, LogId, Proposal, StorageError, Types, Vote, VoterId};
-use super::wire::Wire;
+use super::wire::{SnapshotMessage, Wire};
 use super::*;
 use crate::in_process::{Nodes, PATIENCE, keyspace};
 
@@ -161,11 +161,32 @@ async fn whoever_is_far_behind_gets_the_whole_state() {
     nodes.sites[2].start().await.unwrap();
     nodes.sites[3].start().await.unwrap();
     nodes.reach(last.epoch).await;
-    let purged = nodes.sites[2].log().raft().unwrap().metrics().borrow().purged;
-    assert!(purged.is_some_and(|purged| purged.index >= 500), "it never saw the first entries: {purged:?}");
     nodes.stop().await;
     nodes.start().await;
     nodes.reach(last.epoch).await;
+    nodes.stop().await;
+}
+
+/// The leader only sends a snapshot where it has forgotten entries, and when it forgets is the library's affair.
+#[tokio::test]
+async fn a_snapshot_of_the_leader_replaces_what_a_voter_has() {
+    let nodes = Nodes::new(&["a", "b", "c"]);
+    nodes.start().await;
+    nodes.sites[2].crash(1).await;
+    let proposed = propose(&nodes.sites[0].log(), keyspace("while_away")).await;
+    nodes.reach(proposed.epoch).await;
+    let snapshot = nodes.sites[0].log().raft().unwrap().get_snapshot().await.unwrap().unwrap();
+    nodes.cut(2);
+    let log = nodes.sites[2].start().await.unwrap();
+    assert!(keyspaces(&log).is_empty());
+    let message = SnapshotMessage { vote: Vote::new_committed(1_000, VoterId(1)), snapshot };
+    log.handle(CallKind::RaftSnapshot, message.encode()).await.unwrap();
+    nodes.reach(proposed.epoch).await;
+    nodes.sites[2].crash(2).await;
+    assert_eq!(keyspaces(&nodes.sites[2].start().await.unwrap()), ["while_away"], "it is durable");
+    nodes.heal();
+    let proposed = propose(&nodes.sites[2].log(), keyspace("back")).await;
+    nodes.reach(proposed.epoch).await;
     nodes.stop().await;
 }
 
@@ -215,6 +236,7 @@ impl From<u64> for VoterId {
     }
 }
 
+/// Eight cases of the suite sleep for a second each.
 #[test]
 fn the_stores_keep_what_raft_relies_on() {
     Suite::test_all(Fresh).unwrap();
@@ -325,6 +347,51 @@ fn state_and_vote_survive_power_loss_at_any_call() {
             assert!(files.read_vote().unwrap() >= Some(vote), "stopped at call {stop}");
             assert!(saved.position.applied >= position.applied, "stopped at call {stop}");
         }
+    }
+}
+
+/// Appends, taking back and rewriting, stopped at every call: what was answered is there, and what was not is whole or
+/// not there at all.
+#[test]
+fn the_log_survives_power_loss_at_any_call() {
+    for stop in 1..60 {
+        let (vfs, files) = directory();
+        drop(LogFile::open(files.clone()).unwrap());
+        vfs.power_off_at(vfs.operations() + stop);
+        let mut models = vec![Logged::default()];
+        let mut answered = 0;
+        if let Ok((mut file, _)) = LogFile::open(files.clone()) {
+            for step in 0..8u64 {
+                let mut next = Logged { purged: models[models.len() - 1].purged, ..Logged::default() };
+                next.entries.clone_from(&models[models.len() - 1].entries);
+                let at = next.next();
+                let done = match step {
+                    3 => {
+                        next.entries.split_off(&(at - 1));
+                        file.truncate(at - 1)
+                    }
+                    5 => {
+                        next.purged = Some(log_id(step - 4, 1));
+                        next.entries.retain(|index, _| *index > 1);
+                        file.rewrite(&next)
+                    }
+                    _ => {
+                        let entries = vec![entry(step + 1, at), entry(step + 1, at + 1)];
+                        next.entries.extend(entries.iter().map(|entry| (entry.log_id.index, entry.clone())));
+                        file.append(&entries)
+                    }
+                };
+                models.push(next);
+                if done.is_err() {
+                    assert!(file.truncate(0).is_err(), "after a failure nothing more is written");
+                    break;
+                }
+                answered = models.len() - 1;
+            }
+        }
+        vfs.crash(stop);
+        let found = reopen(&files).unwrap_or_else(|error| panic!("stopped at call {stop}: {error}"));
+        assert!(models[answered..].contains(&found), "stopped at call {stop}: {found:?}");
     }
 }
 
