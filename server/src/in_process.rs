@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use tokio::time::timeout;
-use trefoil::metadata::{ClusterState, Entry, Epoch};
+use trefoil::metadata::{Entry, Epoch};
 use trefoil::model::{CreateKeyspace, NodeId, VnodeBits};
 use trefoil::ring::Zone;
 use trefoil::vfs::Vfs;
@@ -48,9 +48,6 @@ struct Line {
 }
 
 impl PeerRpc for Line {
-    /// Addresses are made of numbers here.
-    fn identified(&self, _me: NodeId, _state: &ClusterState) {}
-
     fn call(
         &self,
         target: NodeId,

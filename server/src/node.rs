@@ -476,7 +476,7 @@ impl PeerEvents for LaneDoor {
         };
         match own {
             Some(control) => control.answer(kind, body).await,
-            None => self.door.desk.handle(kind, body).await.map_err(|error| Status::unavailable(error.to_string())),
+            None => self.door.desk.handle(kind, body).await.map_err(Status::from),
         }
     }
 
@@ -530,17 +530,6 @@ impl PeerRpc for AddressBook {
         body: Bytes,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Bytes, CallError>> {
-        Box::pin(async move {
-            let answer = self.client.call(&self.caller(), address, kind, body, timeout).await;
-            answer.map_err(|status| match status.code() {
-                tonic::Code::Unavailable if std::error::Error::source(&status).is_some() => {
-                    CallError::NotSent(status.message().to_owned())
-                }
-                tonic::Code::DeadlineExceeded | tonic::Code::Cancelled | tonic::Code::Unknown => {
-                    CallError::Lost(status.message().to_owned())
-                }
-                _ => CallError::Refused(status.message().to_owned()),
-            })
-        })
+        Box::pin(async move { Ok(self.client.call(&self.caller(), address, kind, body, timeout).await?) })
     }
 }

@@ -1,27 +1,18 @@
 //! Single questions between nodes, as the metadata log and the birth of a cluster ask them.
 //!
-//! [`GrpcRpc`] asks over `trefoil.v1.Peer/Call`; tests have a net within their process.
+//! The node asks over `trefoil.v1.Peer/Call`; tests have a net within their process.
 
-use std::collections::BTreeMap;
 use std::error::Error;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tonic::{Code, Status};
-use trefoil::metadata::ClusterState;
 use trefoil::model::NodeId;
 use trefoil_proto::v1::CallKind;
 
-use crate::peers::{Caller, PeerClient};
-
 /// The way to ask other nodes.
 pub trait PeerRpc: Send + Sync + 'static {
-    /// Says who this node is and which others there are: once it is known, before any [`PeerRpc::call`].
-    fn identified(&self, me: NodeId, state: &ClusterState);
-
     /// Asks a node of the cluster and waits for its answer, at most for `timeout`.
     fn call(
         &self,
@@ -66,17 +57,20 @@ impl From<CallError> for Status {
     }
 }
 
+/// A status without a cause was sent by the other side; one with a cause was made here, of whatever broke.
 impl From<Status> for CallError {
     fn from(status: Status) -> Self {
         let text = status.message().to_owned();
         match status.code() {
             Code::FailedPrecondition | Code::InvalidArgument | Code::Unimplemented => CallError::Refused(text),
+            Code::Unavailable if status.source().is_none() => CallError::Refused(text),
             _ if never_connected(&status) => CallError::NotSent(text),
             _ => CallError::Lost(text),
         }
     }
 }
 
+/// Only a failed attempt to connect proves that nothing was sent: a connection that broke may have carried the question.
 fn never_connected(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
@@ -88,59 +82,26 @@ fn never_connected(status: &Status) -> bool {
     false
 }
 
-/// Asks over gRPC.
-pub struct GrpcRpc {
-    client: Arc<PeerClient>,
-    identity: OnceLock<Identified>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::{Caller, PeerClient};
 
-struct Identified {
-    caller: Caller,
-    addresses: BTreeMap<NodeId, String>,
-}
+    #[tokio::test]
+    async fn only_what_never_left_is_not_sent() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let closed = listener.local_addr().expect("its address").to_string();
+        drop(listener);
+        let asked = PeerClient::default()
+            .call(&Caller::default(), &closed, CallKind::Birth, Bytes::new(), Duration::from_secs(5))
+            .await;
+        let error = CallError::from(asked.expect_err("nobody listens"));
+        assert!(matches!(error, CallError::NotSent(_)), "{error}");
 
-impl GrpcRpc {
-    /// Asks through `client`, as nobody until it is known who this node is.
-    pub fn new(client: Arc<PeerClient>) -> GrpcRpc {
-        GrpcRpc { client, identity: OnceLock::new() }
-    }
-
-    async fn ask(&self, address: &str, kind: CallKind, body: Bytes, timeout: Duration) -> Result<Bytes, CallError> {
-        let nobody = Caller::default();
-        let caller = self.identity.get().map_or(&nobody, |identified| &identified.caller);
-        Ok(self.client.call(caller, address, kind, body, timeout).await?)
-    }
-}
-
-impl PeerRpc for GrpcRpc {
-    fn identified(&self, me: NodeId, state: &ClusterState) {
-        let caller = Caller { cluster: Bytes::copy_from_slice(state.cluster().as_bytes()), node: me.0 };
-        let addresses = state.ring().nodes().map(|node| (node.id, node.peer_address.clone())).collect();
-        self.identity.get_or_init(|| Identified { caller, addresses });
-    }
-
-    fn call(
-        &self,
-        target: NodeId,
-        kind: CallKind,
-        body: Bytes,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Result<Bytes, CallError>> {
-        async move {
-            let address = self.identity.get().and_then(|identified| identified.addresses.get(&target));
-            let address = address.ok_or_else(|| CallError::NotSent(format!("{target} has no known address")))?;
-            self.ask(address, kind, body, timeout).await
-        }
-        .boxed()
-    }
-
-    fn call_address<'a>(
-        &'a self,
-        address: &'a str,
-        kind: CallKind,
-        body: Bytes,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Bytes, CallError>> {
-        self.ask(address, kind, body, timeout).boxed()
+        let refused = CallError::Refused("not now".into());
+        assert_eq!(CallError::from(Status::from(refused.clone())), refused);
+        assert!(matches!(CallError::from(Status::deadline_exceeded("late")), CallError::Lost(_)));
+        let broken = Status::from_error(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionReset)));
+        assert!(matches!(CallError::from(broken), CallError::Lost(_)));
     }
 }

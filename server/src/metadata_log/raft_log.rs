@@ -58,7 +58,6 @@ impl RaftLog {
         timing: Timing,
     ) -> Result<Arc<RaftLog>> {
         let voters = voters(saved.state.ring());
-        rpc.identified(saved.node, &saved.state);
         let (held, position) = Held::new(files.clone(), saved);
         let part = if voters.contains(&held.me()) {
             let store = LogStore::open(files)?;
