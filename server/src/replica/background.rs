@@ -62,7 +62,7 @@ impl Background {
     fn wait(&self, patience: Duration, hear: Hear) -> bool {
         let until = std::time::Instant::now() + patience;
         let mut state = self.state.lock();
-        while !state.closed && !(state.woken && hear == Hear::Calls) {
+        while !(state.closed || state.woken && hear == Hear::Calls) {
             if self.ready.wait_until(&mut state, until).timed_out() {
                 break;
             }
