@@ -13,7 +13,8 @@
 //! | SSTable | `TRFLSST1` | 1 | [`crate::sstable`] |
 //! | manifest | `TRFLMAN1` | 1 | [`crate::store`] |
 //! | identity of a data directory | `TRFLIDT1` | 1 | [`crate::store`] |
-//! | metadata entry, cluster state | `TRFLMET1` | 1 | [`crate::metadata`] |
+//! | metadata entry (without magic), cluster state | `TRFLMET1` | 1 | [`crate::metadata`] |
+//! | log of the metadata voters | `TRFLMLG1` | 1 | the server's `metadata_log` |
 
 pub mod compress;
 pub mod entry;
