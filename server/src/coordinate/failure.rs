@@ -80,6 +80,10 @@ fn replica_failure(
     name: impl Fn(usize) -> NodeId,
     outcome: v1::Outcome,
 ) -> v1::Error {
+    // Replicas that came to it too late are replicas that did not answer in time.
+    if reasons.iter().all(|(_, reason)| *reason == FailureReason::Expired) {
+        return timeout(level, required, received, outcome);
+    }
     let failures: Vec<v1::ReplicaFailure> = reasons
         .iter()
         .map(|(replica, reason)| v1::ReplicaFailure { node: name(*replica).0, reason: reason.name().to_owned() })

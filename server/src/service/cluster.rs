@@ -175,7 +175,8 @@ fn node(node: &Node, alive: &BTreeSet<NodeId>) -> v1::Node {
 
 fn topology_now(control: &Control) -> v1::Topology {
     let shared = control.shared();
-    topology(&control.state(), &shared.peers.alive(), shared.identity.node)
+    // The log tells of its changes; the state that requests are served by follows a moment later, and untold.
+    topology(&control.log().state(), &shared.peers.alive(), shared.identity.node)
 }
 
 /// Everything that routing needs, as `teller` sees it.
