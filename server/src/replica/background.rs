@@ -1,4 +1,5 @@
-//! The thread that flushes memtables and compacts files.
+//! The threads that flush memtables and compact files: one each, since a long compaction must not hold up the flush that
+//! writers wait for.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -20,7 +21,7 @@ enum Hear {
     Nothing,
 }
 
-/// Wakes and ends the thread.
+/// Wakes and ends one of the threads.
 #[derive(Default)]
 pub(super) struct Background {
     state: Mutex<State>,
@@ -72,14 +73,22 @@ impl Background {
     }
 }
 
-pub(super) fn start(background: Arc<Background>, store: Arc<Store>) -> std::io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name("background".to_owned()).spawn(move || {
+/// What one of the threads does until there is nothing left to do.
+pub(super) type Work = fn(&Background, &Store) -> Result<(), trefoil::Error>;
+
+pub(super) fn start(
+    name: &'static str,
+    background: Arc<Background>,
+    store: Arc<Store>,
+    work: Work,
+) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         let mut pause = (IDLE, Hear::Calls);
         while background.wait(pause.0, pause.1) {
             pause = match work(&background, &store) {
                 Ok(()) => (IDLE, Hear::Calls),
                 Err(error) => {
-                    tracing::error!(%error, "flush or compaction failed; it is tried again");
+                    tracing::error!(%error, "{name} failed; it is tried again");
                     (AFTER_FAILURE, Hear::Nothing)
                 }
             };
@@ -87,11 +96,15 @@ pub(super) fn start(background: Arc<Background>, store: Arc<Store>) -> std::io::
     })
 }
 
-fn work(background: &Background, store: &Store) -> Result<(), trefoil::Error> {
+pub(super) fn flush(background: &Background, store: &Store) -> Result<(), trefoil::Error> {
     store.prepare_log()?;
     while store.wants_flush() && store.flush_next()? {
         background.progress.notify_all();
     }
-    while !store.wants_flush() && store.compact_next()? {}
+    Ok(())
+}
+
+pub(super) fn compact(background: &Background, store: &Store) -> Result<(), trefoil::Error> {
+    while !background.state.lock().closed && store.compact_next()? {}
     Ok(())
 }

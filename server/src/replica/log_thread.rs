@@ -80,16 +80,16 @@ impl LogQueue {
 pub(super) fn start(
     queue: Arc<LogQueue>,
     store: Arc<Store>,
-    background: Arc<Background>,
+    flushing: Arc<Background>,
     lanes: Vec<Completions>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let mut log = LogThread { store, background, outbox: Outbox::new(lanes), ends: Vec::new(), unsynced_since: None };
+    let mut log = LogThread { store, flushing, outbox: Outbox::new(lanes), ends: Vec::new(), unsynced_since: None };
     std::thread::Builder::new().name("log".to_owned()).spawn(move || log.run(&queue))
 }
 
 struct LogThread {
     store: Arc<Store>,
-    background: Arc<Background>,
+    flushing: Arc<Background>,
     outbox: Outbox,
     ends: Vec<Position>,
     /// When the oldest record was written that no fsync covers yet.
@@ -132,7 +132,7 @@ impl LogThread {
         }
         self.outbox.send();
         if self.store.wants_flush() {
-            self.background.wake();
+            self.flushing.wake();
         }
     }
 
@@ -151,7 +151,7 @@ impl LogThread {
                 return (jobs, appended);
             }
             self.outbox.send();
-            self.background.wake_and_wait(BUSY_WAIT);
+            self.flushing.wake_and_wait(BUSY_WAIT);
         }
     }
 

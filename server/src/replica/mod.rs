@@ -3,7 +3,7 @@
 //! ```text
 //!   any runtime ──submit──► log queue ──► log thread: append ─ sync ─ insert ──► completions, one message per runtime
 //!   any runtime ──read────► from memory, at once │ a block is missing: a reader thread ──► completion
-//!                                                └ background thread: flush, compact
+//!                                                └ a thread each: flush, compact
 //! ```
 //!
 //! One thread writes the log. While its fsync runs, the next group gathers in the queue: no timer, no lingering (group
@@ -80,7 +80,8 @@ pub struct Replica {
     store: Arc<Store>,
     log: Arc<LogQueue>,
     readers: Arc<ReaderQueue>,
-    background: Arc<Background>,
+    flushing: Arc<Background>,
+    compacting: Arc<Background>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -89,11 +90,12 @@ impl Replica {
     pub fn start(store: Arc<Store>, lanes: Vec<Completions>) -> std::io::Result<Replica> {
         let log = Arc::new(LogQueue::default());
         let readers = Arc::new(ReaderQueue::default());
-        let background = Arc::new(Background::default());
-        let mut threads = vec![log_thread::start(log.clone(), store.clone(), background.clone(), lanes.clone())?];
+        let (flushing, compacting) = (Arc::new(Background::default()), Arc::new(Background::default()));
+        let mut threads = vec![log_thread::start(log.clone(), store.clone(), flushing.clone(), lanes.clone())?];
         threads.extend(readers::start(&readers, &store, &lanes)?);
-        threads.push(background::start(background.clone(), store.clone())?);
-        Ok(Replica { store, log, readers, background, threads: Mutex::new(threads) })
+        threads.push(background::start("flush", flushing.clone(), store.clone(), background::flush)?);
+        threads.push(background::start("compaction", compacting.clone(), store.clone(), background::compact)?);
+        Ok(Replica { store, log, readers, flushing, compacting, threads: Mutex::new(threads) })
     }
 
     /// The data.
@@ -137,7 +139,8 @@ impl Replica {
     pub fn stop(&self) -> Result<(), Error> {
         self.log.close();
         self.readers.close();
-        self.background.close();
+        self.flushing.close();
+        self.compacting.close();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a replica thread panicked");
