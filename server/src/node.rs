@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tonic::Status;
 use tonic::service::Routes;
-use trefoil::metadata::ClusterState;
+use trefoil::metadata::{ClusterState, Epoch};
 use trefoil::model::{Identity, NodeId, Stamp};
 use trefoil::received::namer::{HybridClock, Namer, Tick};
 use trefoil::store::{Store, StoreOptions, TableSpec};
@@ -284,7 +284,7 @@ fn serve_peers(
 }
 
 /// The tables of a state, as the store needs to know them.
-fn table_specs(state: &ClusterState) -> Vec<TableSpec> {
+pub(crate) fn table_specs(state: &ClusterState) -> Vec<TableSpec> {
     state
         .tables()
         .map(|table| TableSpec {
@@ -466,6 +466,12 @@ impl PeerEvents for LaneDoor {
         // A link is refused before the lanes stand, so there is always one here.
         if let Some(lane) = self.door.lanes.get().and_then(|lanes| lanes.get(self.lane)) {
             lane.serve(peer, operation, replies);
+        }
+    }
+
+    fn told(&self, peer: NodeId, epoch: Epoch) {
+        if let Some(lane) = self.door.lanes.get().and_then(|lanes| lanes.get(self.lane)) {
+            lane.shared().peers.told(peer, epoch);
         }
     }
 

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Keyspace, NodeId, Token, Vnode, VnodeBits};
+use crate::model::{Keyspace, NodeId, Token, TokenRange, Vnode, VnodeBits};
 use crate::{Error, Result};
 
 mod node;
@@ -144,6 +144,16 @@ impl Ring {
     /// The number of the placement of one vnode; 0, which no placement has, for a vnode that does not exist.
     pub fn placement(&self, vnode: Vnode) -> u64 {
         self.placements.get(vnode.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// A number for the placements of all vnodes that `range` touches. Placement numbers only rise, so two states of one
+    /// metadata log that answer the same have the same placements there.
+    pub fn placement_in(&self, range: TokenRange) -> u64 {
+        let first = range.after.map_or(Vnode(0), |after| self.vnode_bits.vnode(Token(after.0.saturating_add(1))));
+        let last = range.up_to.map_or(self.placements.len(), |up_to| self.vnode_bits.vnode(up_to).0 as usize + 1);
+        self.placements
+            .get(first.0 as usize..last)
+            .map_or(0, |numbers| numbers.iter().fold(0, |sum, number| sum.wrapping_add(*number)))
     }
 
     /// Names of the regions; a [`RegionNumber`] is a place among them.

@@ -19,10 +19,6 @@ pub struct ReadParts {
     pub limit: Option<u64>,
     /// Rows of one partition.
     pub per_partition_limit: Option<u32>,
-    /// Rows in a page; 0: the node's default.
-    pub page_rows: u32,
-    /// Bytes in a page; 0: the node's default.
-    pub page_bytes: u32,
     /// What is answered of each row.
     pub projection: ProjectionParts,
 }
@@ -89,8 +85,6 @@ pub fn read(request: ReadRequest, table: &Table) -> Result<ReadParts> {
         direction: if request.reversed { Direction::Reverse } else { Direction::Forward },
         limit: (request.limit > 0).then_some(request.limit),
         per_partition_limit: (request.per_partition_limit > 0).then_some(request.per_partition_limit),
-        page_rows: request.page_rows,
-        page_bytes: request.page_bytes,
         projection: projection(request.projection.unwrap_or_default(), table)?,
     })
 }

@@ -94,6 +94,12 @@ fn replica_failure(
     v1::Error::with(tonic::Code::Aborted, message, outcome, Kind::ReplicaFailure(detail))
 }
 
+/// The deadline had passed when the request came.
+pub(super) fn no_time() -> v1::Error {
+    let text = "the deadline had passed before the request was begun";
+    v1::Error::new(tonic::Code::DeadlineExceeded, text, v1::Outcome::NotApplied)
+}
+
 /// No stamp can be given now.
 pub(super) fn no_stamp(no_stamp: &NoStamp) -> v1::Error {
     match no_stamp {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tonic::Code;
 use trefoil::coordinator::{FailureReason, nearest_first};
 use trefoil::model::{Instant, NodeId};
 use trefoil::ring::Replicas;
@@ -20,14 +21,38 @@ pub(super) struct Forward {
     pub(super) node: NodeId,
     request: Request,
     operation: v1::PeerOperation,
-    /// Who may coordinate it if that node is lost, nearest first.
+    /// Who may coordinate it if that node does not, the nearest last.
     others: Vec<NodeId>,
+    /// What can be said of it if nobody acknowledges it: unknown as soon as one node was lost with it (B011).
+    so_far: v1::Outcome,
 }
 
 impl Forward {
     pub(super) fn deadline(&self) -> Instant {
         self.request.deadline
     }
+
+    /// Answers with what the last node said, unless that says more than is known.
+    fn finish(self, mut answer: Answer) {
+        if let Answer::Error(v1::Error { detail, .. }) = &mut answer
+            && self.so_far == v1::Outcome::Unknown
+        {
+            detail.get_or_insert_default().outcome = self.so_far.into();
+        }
+        self.request.finish(answer);
+    }
+
+    fn fail(self, code: Code, text: impl Into<String>) {
+        let error = v1::Error::new(code, text, self.so_far);
+        self.request.fail(error);
+    }
+}
+
+/// Whether the node surely did nothing and another one may well do it.
+fn is_for_another(answer: &Answer) -> bool {
+    let Answer::Error(error) = answer else { return false };
+    error.outcome() == v1::Outcome::NotApplied
+        && matches!(error.status_code(), Code::Unavailable | Code::ResourceExhausted)
 }
 
 impl Lane {
@@ -46,7 +71,7 @@ impl Lane {
     ) {
         if hops >= HOPS_MAX {
             let text = "the request was handed on too often; the nodes do not agree on the ring";
-            return request.fail(v1::Error::new(tonic::Code::Unavailable, text, v1::Outcome::NotApplied));
+            return request.fail(v1::Error::new(Code::Unavailable, text, v1::Outcome::NotApplied));
         }
         let distances = self.shared.distances(&place.state, replicas);
         let order = nearest_first(&distances, self.shared.alive_mask(replicas), 0);
@@ -74,7 +99,7 @@ impl Lane {
             placement: 0,
             op: Some(v1::peer_operation::Op::Forward(forwarded)),
         };
-        self.hand_on(Box::new(Forward { node, request, operation, others }), false);
+        self.hand_on(Box::new(Forward { node, request, operation, others, so_far: v1::Outcome::NotApplied }));
     }
 
     fn nobody_alive(&self, level: trefoil::coordinator::Consistency, replicas: &Replicas, place: &Place) -> v1::Error {
@@ -85,7 +110,7 @@ impl Lane {
     }
 
     /// Sends it to its node, or to the next one that can be reached.
-    fn hand_on(self: &Arc<Self>, mut forward: Box<Forward>, sent_before: bool) {
+    fn hand_on(self: &Arc<Self>, mut forward: Box<Forward>) {
         loop {
             let node = forward.node;
             let mut operation = forward.operation.clone();
@@ -100,55 +125,64 @@ impl Lane {
             if link.send(operation).is_ok() {
                 return;
             }
-            let Some(Op::Forward(back)) = self.ops.lock().remove_if(id, |op| matches!(op, Op::Forward(_))) else {
-                return;
-            };
+            let Some(back) = self.take_forward(id) else { return };
             forward = back;
             let Some(next) = forward.others.pop() else { break };
             forward.node = next;
         }
-        let outcome = if sent_before { v1::Outcome::Unknown } else { v1::Outcome::NotApplied };
-        let text = "no replica of the partition can be reached";
-        forward.request.fail(v1::Error::new(tonic::Code::Unavailable, text, outcome));
+        forward.fail(Code::Unavailable, "no replica of the partition can be reached");
     }
 
     /// The answer has come back.
-    pub(super) fn forward_answered(&self, id: u64, answer: Option<Answer>) {
-        let Some(Op::Forward(forward)) = self.ops.lock().remove_if(id, |op| matches!(op, Op::Forward(_))) else {
-            return;
+    pub(super) fn forward_answered(self: &Arc<Self>, id: u64, answer: Option<Answer>) {
+        let Some(mut forward) = self.take_forward(id) else { return };
+        let Some(answer) = answer else {
+            forward.so_far = v1::Outcome::Unknown;
+            let text = format!("{} sent an empty answer", forward.node);
+            return forward.fail(Code::Internal, text);
         };
-        match answer {
-            Some(answer) => forward.request.finish(answer),
-            None => {
-                let text = format!("{} sent an empty answer", forward.node);
-                forward.request.fail(v1::Error::new(tonic::Code::Internal, text, v1::Outcome::Unknown));
+        match is_for_another(&answer).then(|| forward.others.pop()).flatten() {
+            Some(next) => {
+                forward.node = next;
+                self.hand_on(forward);
             }
+            None => forward.finish(answer),
         }
     }
 
     /// The node did not do it, or was lost: another one may.
     pub(super) fn forward_failed(self: &Arc<Self>, id: u64, reason: FailureReason) {
-        let Some(Op::Forward(mut forward)) = self.ops.lock().remove_if(id, |op| matches!(op, Op::Forward(_))) else {
-            return;
-        };
+        let Some(mut forward) = self.take_forward(id) else { return };
+        match reason {
+            FailureReason::Overloaded | FailureReason::Stale | FailureReason::Clock | FailureReason::Expired => {}
+            FailureReason::Disconnected | FailureReason::Storage | FailureReason::Malformed => {
+                forward.so_far = v1::Outcome::Unknown;
+            }
+        }
         match forward.others.pop() {
             Some(next) => {
                 forward.node = next;
-                self.hand_on(forward, reason == FailureReason::Disconnected);
+                self.hand_on(forward);
             }
             None => {
                 let text = format!("{} did not coordinate the request: {}", forward.node, reason.name());
-                forward.request.fail(v1::Error::new(tonic::Code::Unavailable, text, v1::Outcome::Unknown));
+                forward.fail(Code::Unavailable, text);
             }
         }
     }
 
     /// The deadline has passed.
     pub(super) fn forward_expired(&self, id: u64) {
-        let Some(Op::Forward(forward)) = self.ops.lock().remove_if(id, |op| matches!(op, Op::Forward(_))) else {
-            return;
-        };
+        let Some(mut forward) = self.take_forward(id) else { return };
+        forward.so_far = v1::Outcome::Unknown;
         let text = format!("{} did not answer in time", forward.node);
-        forward.request.fail(v1::Error::new(tonic::Code::DeadlineExceeded, text, v1::Outcome::Unknown));
+        forward.fail(Code::DeadlineExceeded, text);
+    }
+
+    fn take_forward(&self, id: u64) -> Option<Box<Forward>> {
+        match self.ops.lock().remove_if(id, |op| matches!(op, Op::Forward(_)))? {
+            Op::Forward(forward) => Some(forward),
+            _ => None,
+        }
     }
 }

@@ -22,6 +22,8 @@ mod pipe;
 mod read;
 mod request;
 mod served;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use trefoil::coordinator::{Distance, ReplicaMask, bit};
 use trefoil::metadata::ClusterState;
@@ -47,6 +50,7 @@ pub use pipe::{AnswerQueue, Answers};
 pub use request::{Kind, Reply};
 
 use ops::Ops;
+use request::Request;
 
 /// Limits of what one request may ask, from the configuration.
 #[derive(Debug, Clone)]
@@ -104,7 +108,7 @@ impl Shared {
         v1::Hello {
             protocol_min: peers::PROTOCOL_MIN,
             protocol_max: peers::PROTOCOL_MAX,
-            cluster_id: bytes::Bytes::copy_from_slice(self.identity.cluster.as_bytes()),
+            cluster_id: Bytes::copy_from_slice(self.identity.cluster.as_bytes()),
             node_id: self.identity.node.0,
             incarnation: self.incarnation,
             epoch: Some(peers::epoch_to_proto(self.cluster.load().epoch())),
@@ -151,6 +155,9 @@ impl Lane {
         let limits = &self.shared.limits;
         let timeout = timeout.unwrap_or(limits.timeout_default).min(limits.timeout_max);
         let deadline = clock::after(timeout);
+        if timeout.is_zero() {
+            return Request::new(Kind::of(&operation), reply, deadline, Bytes::new(), None).fail(failure::no_time());
+        }
         match operation {
             Operation::Mutate(request) => self.mutate(request, deadline, reply, 0),
             Operation::Batch(request) => self.batch(request, deadline, reply),

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use prost::Message;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::coordinator::{
-    Assembler, Consistency, Extent, FailureReason, Next, PageLimits, PagingState, ReadAction, ReadOp, Requirement,
-    Start, nearest_first,
+    Assembler, Consistency, Extent, FailureReason, Next, PageLimits, PagingState, ReadAction, ReadAnswer, ReadError,
+    ReadOp, Requirement, Start, nearest_first,
 };
 use trefoil::model::{
     Instant, Mutation, NodeId, Page, PagePosition, ReadCommand, Slice, Stamp, Target, Token, TokenRange, Vnode,
@@ -83,6 +83,18 @@ impl ReadSession {
         // Failing a replica that is not waited for changes nothing.
         self.round.as_ref().is_some_and(|round| round.nodes.iter().any(|replica| replica.node == node))
     }
+
+    /// The command covered all it asked for: the next run of a scan, or the next target.
+    fn next_target(&mut self, run: Option<TokenRange>) {
+        self.after = None;
+        match run {
+            Some(run) if run.up_to != self.remaining.up_to && run.up_to.is_some() => self.remaining.after = run.up_to,
+            _ => {
+                self.target += 1;
+                self.remaining = self.parts.targets.get(self.target).map_or(TokenRange::ALL, tokens_of);
+            }
+        }
+    }
 }
 
 impl Lane {
@@ -97,34 +109,36 @@ impl Lane {
         match self.plan_read(request) {
             Ok(plan) => {
                 let session = Box::new(plan.begin(under_way));
-                self.next_command(session);
+                self.run(session);
             }
             Err(error) => under_way.fail(error),
         }
     }
 
-    fn plan_read(&self, request: v1::ReadRequest) -> Result<Plan, v1::Error> {
-        let options = request.options.clone().unwrap_or_default();
+    fn plan_read(&self, mut request: v1::ReadRequest) -> Result<Plan, v1::Error> {
+        let options = request.options.take().unwrap_or_default();
         let level = failure::level(&options)?;
         // An observed stamp that is not credible is no reason to refuse a read.
         let _ = self.shared.naming.observe(Stamp(options.observed_stamp));
-        let place = self.place(request.table.as_ref())?;
+        let place = self.place(request.table.take().as_ref())?;
+        let (page_rows, page_bytes) = (std::mem::take(&mut request.page_rows), std::mem::take(&mut request.page_bytes));
+        let paging_state = std::mem::take(&mut request.paging_state);
         let invalid =
             |invalid: v1::InvalidDetail| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name));
         let fingerprint = fingerprint(&request, &place);
-        let paging = match request.paging_state.is_empty() {
+        let paging = match paging_state.is_empty() {
             true => None,
             false => Some(
-                PagingState::decode(&request.paging_state, fingerprint)
+                PagingState::decode(&paging_state, fingerprint)
                     .map_err(|error| invalid(v1::InvalidDetail::from_core(&error)))?,
             ),
         };
         let parts = parts::read(request, &place.table).map_err(invalid)?;
         let limits = &self.shared.limits;
         let rows_left = paging.as_ref().map_or(parts.limit, |state| state.rows_left);
-        let page_rows = if parts.page_rows == 0 { limits.page_rows_default } else { parts.page_rows };
+        let page_rows = if page_rows == 0 { limits.page_rows_default } else { page_rows };
         let page_rows = rows_left.map_or(page_rows, |left| page_rows.min(u32::try_from(left).unwrap_or(u32::MAX)));
-        let page_bytes = match parts.page_bytes {
+        let page_bytes = match page_bytes {
             0 => limits.page_bytes_default,
             bytes => bytes.min(limits.page_bytes_default),
         };
@@ -136,18 +150,35 @@ impl Lane {
         Ok(Plan { place, level, parts, fingerprint, rows_left, page, paging })
     }
 
-    /// Sends the next command of the session, or answers it.
-    fn next_command(self: &Arc<Self>, mut session: Box<ReadSession>) {
+    /// Runs the session until it waits for somebody else or is answered.
+    fn run(self: &Arc<Self>, session: Box<ReadSession>) {
+        // A loop and no recursion: each of a thousand commands may be answered from memory at once.
+        let mut next = Some(session);
+        while let Some(session) = next {
+            let Some((session, id, actions)) = self.next_command(session) else { return };
+            next = self.carry_out(session, id, actions);
+        }
+    }
+
+    /// The next command of the session with its first actions; `None` if the session was answered.
+    fn next_command(&self, mut session: Box<ReadSession>) -> Option<(Box<ReadSession>, u64, Vec<ReadAction>)> {
         let Some(target) = session.parts.targets.get(session.target).cloned() else {
-            return self.answer_page(session, None);
+            self.answer_page(session, None);
+            return None;
         };
         if session.commands >= COMMANDS_MAX || (session.commands > 0 && session.request.is_half_spent()) {
-            return self.pause(session);
+            self.pause(session);
+            return None;
         }
         session.commands += 1;
         let whole = target.slices == [Slice::all()];
         session.assembler.begin_target(if whole { Extent::WholePartitions } else { Extent::Slices });
         let (target, replicas, run) = self.route(&session, target.target);
+        // Equally near replicas share the partitions, each always asked for the same ones: that is what its cache holds.
+        let turn = match &target {
+            Target::Partition(key) => key.token().0 as usize,
+            Target::Scan(_) => session.commands as usize,
+        };
         let command = Arc::new(ReadCommand {
             table: session.place.table.id,
             target,
@@ -162,7 +193,7 @@ impl Lane {
         let regions: Vec<u16> = replicas.nodes.iter().map(|replica| replica.region.0).collect();
         let requirement = Requirement::new(session.level, &regions, self.shared.own_region(state).0);
         let distances = self.shared.distances(state, &replicas);
-        let order = nearest_first(&distances, self.shared.alive_mask(&replicas), session.commands as usize);
+        let order = nearest_first(&distances, self.shared.alive_mask(&replicas), turn);
         let mut actions = Vec::new();
         match ReadOp::start(command, requirement, &order, &mut actions) {
             Ok(op) => {
@@ -170,11 +201,12 @@ impl Lane {
                     Round { op, nodes: replicas.nodes, placement: replicas.placement, run, repairs: Vec::new() };
                 session.round = Some(round);
                 let id = self.ops.lock().insert(Op::Stepping);
-                self.carry_out(session, id, actions);
+                Some((session, id, actions))
             }
             Err(unavailable) => {
                 let error = failure::unavailable(session.level, unavailable);
                 session.request.fail(error);
+                None
             }
         }
     }
@@ -216,16 +248,21 @@ impl Lane {
             (Some(end), Some(up_to)) => Some(end.min(up_to)),
             (end, up_to) => end.or(up_to),
         };
-        // A run covers vnodes of different placements; only reads of one partition bear a placement number so far.
-        replicas.placement = 0;
         let run = TokenRange { after: session.remaining.after, up_to };
+        replicas.placement = ring.placement_in(run);
         (Target::Scan(run), replicas, Some(run))
     }
 
-    /// Does what the read wants done until it waits for somebody else, and puts it under way.
+    /// Does what the read wants done until it waits for somebody else, and puts it under way; answers the session if its
+    /// command is over and another one is to follow.
     ///
     /// Meanwhile its slot says [`Op::Stepping`]: replies come on this lane's own thread, so none comes in between.
-    fn carry_out(self: &Arc<Self>, mut session: Box<ReadSession>, id: u64, mut actions: Vec<ReadAction>) {
+    fn carry_out(
+        &self,
+        mut session: Box<ReadSession>,
+        id: u64,
+        mut actions: Vec<ReadAction>,
+    ) -> Option<Box<ReadSession>> {
         loop {
             let mut events = Vec::new();
             let mut answer = None;
@@ -250,6 +287,7 @@ impl Lane {
             }
         }
         self.ops.lock().replace(id, Op::Read(session));
+        None
     }
 
     fn ask(&self, session: &mut ReadSession, id: u64, replica: usize, events: &mut Vec<Event>) {
@@ -346,52 +384,45 @@ impl Lane {
         // The same command goes on under the same id unless it is over.
         let Some(Op::Read(session)) = ops.replace(id, Op::Stepping) else { return };
         drop(ops);
-        self.carry_out(session, id, actions);
+        if let Some(session) = self.carry_out(session, id, actions) {
+            self.run(session);
+        }
     }
 
-    /// A command is over.
+    /// A command is over: answers the session, or the request.
     fn take_answer(
-        self: &Arc<Self>,
+        &self,
         mut session: Box<ReadSession>,
-        result: Result<trefoil::coordinator::ReadAnswer, trefoil::coordinator::ReadError>,
-    ) {
-        let Some(round) = session.round.take() else { return };
+        result: Result<ReadAnswer, ReadError>,
+    ) -> Option<Box<ReadSession>> {
+        let round = session.round.take()?;
         let answer = match result {
             Ok(answer) => answer,
             Err(error) => {
                 let error = failure::read(session.level, error, |at| round.nodes[at].node);
-                return session.request.fail(error);
+                session.request.fail(error);
+                return None;
             }
         };
         match session.assembler.take(answer) {
             Err(error) => {
                 let text = format!("the answer of the replicas cannot be read: {error}");
                 session.request.fail(v1::Error::new(tonic::Code::DataLoss, text, v1::Outcome::NotApplied));
+                None
             }
-            Ok(Next::PageFull(resume)) => self.answer_page(session, Some(Start::Resume(resume))),
+            Ok(Next::PageFull(resume)) => {
+                self.answer_page(session, Some(Start::Resume(resume)));
+                None
+            }
             Ok(Next::ReadAfter(position)) => {
                 session.after = Some(position);
-                self.next_command(session);
+                Some(session)
             }
-            Ok(Next::Complete) => self.next_target(session, round.run),
-        }
-    }
-
-    /// The command covered all it asked for: the next run of a scan, or the next target.
-    fn next_target(self: &Arc<Self>, mut session: Box<ReadSession>, run: Option<TokenRange>) {
-        session.after = None;
-        let scan_goes_on = match run {
-            Some(run) if run.up_to != session.remaining.up_to && run.up_to.is_some() => {
-                session.remaining.after = run.up_to;
-                true
+            Ok(Next::Complete) => {
+                session.next_target(round.run);
+                Some(session)
             }
-            _ => false,
-        };
-        if !scan_goes_on {
-            session.target += 1;
-            session.remaining = session.parts.targets.get(session.target).map_or(TokenRange::ALL, tokens_of);
         }
-        self.next_command(session);
     }
 
     /// Answers the page. `next`: `None` if it is the last; else where the next one begins within the present target.
@@ -490,7 +521,8 @@ fn step(session: &mut ReadSession, event: Event, actions: &mut Vec<ReadAction>) 
         }
         Event::Repaired(node) => {
             let Some(replica) = index_of(node) else { return };
-            let Some((_, left)) = round.repairs.iter_mut().find(|(at, _)| *at == replica) else { return };
+            let waits = round.repairs.iter_mut().find(|(at, left)| *at == replica && *left > 0);
+            let Some((_, left)) = waits else { return };
             *left -= 1;
             if *left == 0 {
                 round.op.repaired(replica, actions);
@@ -500,17 +532,9 @@ fn step(session: &mut ReadSession, event: Event, actions: &mut Vec<ReadAction>) 
     }
 }
 
-/// What must stay the same from page to page: everything but options, sizes of pages and the state itself.
-fn fingerprint(request: &v1::ReadRequest, place: &Place) -> u64 {
-    let same = v1::ReadRequest {
-        options: None,
-        page_rows: 0,
-        page_bytes: 0,
-        paging_state: Bytes::new(),
-        table: None,
-        ..request.clone()
-    };
-    let mut bytes = same.encode_to_vec();
+/// What must stay the same from page to page: what is left of a request without its options, table, page sizes and state.
+fn fingerprint(rest: &v1::ReadRequest, place: &Place) -> u64 {
+    let mut bytes = rest.encode_to_vec();
     bytes.extend_from_slice(place.table.id.0.as_bytes());
     Token::of(&bytes).0 as u64
 }

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use trefoil::model::Instant;
 use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
+use trefoil_proto::v1::pipe_operation::Op as Operation;
 
 use super::admission::Permit;
 use super::pipe::AnswerQueue;
@@ -30,6 +31,15 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// That of an operation.
+    pub fn of(operation: &Operation) -> Kind {
+        match operation {
+            Operation::Mutate(_) => Kind::Mutate,
+            Operation::Batch(_) => Kind::Batch,
+            Operation::Read(_) => Kind::Read,
+        }
+    }
+
     /// The word in metrics and logs.
     pub fn name(self) -> &'static str {
         match self {

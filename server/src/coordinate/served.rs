@@ -8,7 +8,7 @@ use bytes::Bytes;
 use trefoil::codec::Record;
 use trefoil::codec::mutation::decode_mutation;
 use trefoil::coordinator::FailureReason;
-use trefoil::model::{Instant, NodeId, TableId};
+use trefoil::model::{Instant, NodeId, Target};
 use trefoil_proto::convert::peer as convert;
 use trefoil_proto::v1;
 use trefoil_proto::v1::peer_operation::Op as Operation;
@@ -102,15 +102,16 @@ impl Lane {
             Ok(command) => Arc::new(command),
             Err(error) => return Err((served, failed(FailureReason::Malformed, error.to_string()))),
         };
-        if !self.knows(command.table) {
+        let state = self.shared.cluster.load();
+        if state.table(command.table).is_none() {
             return Err((served, self.stale(0)));
         }
-        if let trefoil::model::Target::Partition(key) = &command.target {
-            let state = self.shared.cluster.load();
-            let own = state.ring().placement(state.ring().vnode_bits().vnode(key.token()));
-            if placement != own {
-                return Err((served, self.stale(own)));
-            }
+        let own = match &command.target {
+            Target::Partition(key) => state.ring().placement(state.ring().vnode_bits().vnode(key.token())),
+            Target::Scan(range) => state.ring().placement_in(*range),
+        };
+        if placement != own {
+            return Err((served, self.stale(own)));
         }
         let id = self.ops.lock().insert(Op::Served(served));
         if let Some(result) = self.shared.replica.read(&command, deadline, Ticket { lane: self.number, id }) {
@@ -135,10 +136,6 @@ impl Lane {
         let reply = request::Reply::Peer(served.replies, served.id);
         self.mutate(mutate, deadline, reply, forward.hops);
         Ok(())
-    }
-
-    fn knows(&self, table: TableId) -> bool {
-        self.shared.cluster.load().table(table).is_some()
     }
 
     fn stale(&self, placement: u64) -> Reply {

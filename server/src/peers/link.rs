@@ -21,6 +21,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Waits between attempts to connect, doubling from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// A link on which nothing came for so long is given up.
+const SILENCE_MAX: Duration = Duration::from_micros(trefoil::liveness::SILENCE_MAX_US);
+
 /// How often each side says that it is there.
 pub(super) const PING_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -60,6 +63,13 @@ impl Link {
         })
     }
 
+    /// What is queued is not sent any more: nobody waits for it.
+    fn close(&self) {
+        if let Some(outbox) = self.outbox.lock().take() {
+            outbox.close();
+        }
+    }
+
     /// Says that this node is there, and its epoch.
     pub fn ping(&self, ping: v1::Ping) {
         if let Some(outbox) = &*self.outbox.lock() {
@@ -78,7 +88,7 @@ pub async fn run_link(link: Arc<Link>, peers: Arc<Peers>, events: Arc<dyn LinkEv
                 tracing::info!(peer = link.node.0, "linked");
                 let reason = receive(&link, &peers, events.as_ref(), replies).await;
                 tracing::warn!(peer = link.node.0, reason, "link lost");
-                link.outbox.lock().take();
+                link.close();
                 peers.disconnected(link.node);
                 events.lost(link.node);
             }
@@ -112,7 +122,9 @@ async fn connect(link: &Link, peers: &Peers, events: &dyn LinkEvents) -> Result<
     }
     *link.outbox.lock() = Some(outbox);
     peers.connected(link.node);
-    peers.heard(link.node, hello.epoch.as_ref().map(epoch_from_proto));
+    if let Some(epoch) = hello.epoch {
+        peers.told(link.node, epoch_from_proto(&epoch));
+    }
     Ok(replies)
 }
 
@@ -123,8 +135,7 @@ async fn receive(
     events: &dyn LinkEvents,
     mut replies: Streaming<v1::PeerMessage>,
 ) -> String {
-    let silence = Duration::from_micros(trefoil::liveness::SILENCE_MAX_US);
-    let mut next_ping = Instant::now();
+    let (mut next_ping, mut heard) = (Instant::now(), Instant::now());
     loop {
         if Instant::now() >= next_ping {
             link.ping(serve::ping(&events.hello()));
@@ -132,14 +143,19 @@ async fn receive(
         }
         match tokio::time::timeout_at(next_ping, replies.message()).await {
             Ok(Ok(Some(message))) => {
-                peers.heard(link.node, message.ping.and_then(|ping| ping.epoch).as_ref().map(epoch_from_proto));
+                heard = Instant::now();
+                peers.heard(link.node);
+                if let Some(epoch) = message.ping.and_then(|ping| ping.epoch) {
+                    peers.told(link.node, epoch_from_proto(&epoch));
+                }
                 if !message.replies.is_empty() {
                     events.replies(link.node, message.replies);
                 }
             }
             Ok(Ok(None)) => return "the peer ended it".to_owned(),
             Ok(Err(status)) => return status.message().to_owned(),
-            Err(_) if peers.is_silent(link.node) => return format!("nothing came for {silence:?}"),
+            // The peer's other links may be well: this one is judged by itself.
+            Err(_) if heard.elapsed() > SILENCE_MAX => return format!("nothing came for {SILENCE_MAX:?}"),
             Err(_) => {}
         }
     }

@@ -85,11 +85,6 @@ impl Peers {
             .collect()
     }
 
-    /// Whether nothing came from `node` for so long that its links are given up.
-    fn is_silent(&self, node: NodeId) -> bool {
-        !self.liveness.lock().is_alive(node, clock::now())
-    }
-
     /// A handshake with `node` was completed on one more link.
     pub fn connected(&self, node: NodeId) {
         self.liveness.lock().connected(node, clock::now());
@@ -102,17 +97,19 @@ impl Peers {
         self.refresh();
     }
 
-    /// Something came from `node`.
-    pub fn heard(&self, node: NodeId, epoch: Option<Epoch>) {
+    /// Something came from `node` over a link.
+    pub fn heard(&self, node: NodeId) {
         self.liveness.lock().heard(node, clock::now());
-        if let Some(epoch) = epoch {
-            let mut epochs = self.epochs.lock();
-            let known = epochs.entry(node).or_insert(epoch);
-            if *known < epoch {
-                *known = epoch;
-                drop(epochs);
-                self.changes.send_modify(|version| *version += 1);
-            }
+    }
+
+    /// `node` has told that it has applied the metadata up to `epoch`.
+    pub fn told(&self, node: NodeId, epoch: Epoch) {
+        let mut epochs = self.epochs.lock();
+        let known = epochs.entry(node).or_default();
+        if *known < epoch {
+            *known = epoch;
+            drop(epochs);
+            self.changes.send_modify(|version| *version += 1);
         }
     }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream;
 use tonic::{Request, Response, Status, Streaming};
+use trefoil::metadata::Epoch;
 use trefoil::model::NodeId;
 use trefoil_proto::v1;
 use trefoil_proto::v1::peer_server::Peer;
 
 use super::queue::{Outbox, Outgoing, OutgoingReplies, ReplyQueue};
-use super::{PROTOCOL_MAX, PROTOCOL_MIN, link};
+use super::{PROTOCOL_MAX, PROTOCOL_MIN, epoch_from_proto, link};
 use crate::clock;
 
 /// What the node does with what peers ask.
@@ -19,6 +20,9 @@ use crate::clock;
 pub trait PeerEvents: Send + Sync + 'static {
     /// An operation of `peer`; its reply goes to `replies`. Must not block.
     fn operation(&self, peer: NodeId, operation: v1::PeerOperation, replies: &ReplyQueue);
+
+    /// `peer` has applied the metadata up to `epoch`.
+    fn told(&self, peer: NodeId, epoch: Epoch);
 
     /// A single question.
     async fn call(&self, kind: v1::CallKind, from: NodeId, body: Bytes) -> Result<Bytes, Status>;
@@ -88,6 +92,9 @@ async fn serve<E: PeerEvents>(
         tokio::select! {
             message = messages.message() => match message {
                 Ok(Some(message)) => {
+                    if let Some(epoch) = message.ping.and_then(|ping| ping.epoch) {
+                        events.told(peer, epoch_from_proto(&epoch));
+                    }
                     for operation in message.operations {
                         events.operation(peer, operation, &replies);
                     }

@@ -1,0 +1,107 @@
+//! One lane against peers that fail in every way: what it answers, and what it claims became of a write.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod site;
+
+use std::time::Duration;
+
+use tonic::Code;
+use trefoil_proto::v1;
+use trefoil_proto::v1::Consistency;
+use trefoil_proto::v1::peer_operation::Op;
+use trefoil_proto::v1::peer_reply::Result as PeerResult;
+use trefoil_proto::v1::pipe_answer::Result as Answer;
+use trefoil_proto::v1::pipe_operation::Op as Operation;
+
+use site::{Site, error_of, multi_get, write};
+
+const LONG: Duration = Duration::from_secs(15);
+
+/// A key of keyspace `two` that the node under test holds no copy of.
+fn foreign_key(site: &Site) -> i64 {
+    let state = site.lane.shared().cluster.load_full();
+    let keyspace = state.keyspace_named("two").unwrap();
+    let table = state.table_named("two", "t").unwrap();
+    let is_foreign = |id: &i64| {
+        let key = trefoil_proto::convert::key::partition_key(site::key(*id), table).unwrap();
+        !state.ring().replicas(keyspace, key.token()).contains(site::OWN)
+    };
+    (0..1_000).find(is_foreign).unwrap()
+}
+
+fn refusal(outcome: v1::Outcome) -> PeerResult {
+    let error = v1::Error::new(Code::ResourceExhausted, "full", outcome);
+    PeerResult::Answer(v1::PipeAnswer { id: 0, result: Some(Answer::Error(error)) })
+}
+
+/// B011: the first replica was lost with the write on it, the next one refused: it said that nothing was applied, but of
+/// the first nobody knows.
+#[tokio::test]
+async fn b011_a_refusal_after_a_lost_attempt_does_not_say_that_nothing_was_applied() {
+    let mut site = Site::new().await;
+    let id = foreign_key(&site);
+    let asking = site.begin(write("two", id, Consistency::One), LONG);
+    site::eventually(|| site.peers.iter().any(|peer| !peer.peer.asked.lock().is_empty())).await;
+    let first = usize::from(site.peers[0].peer.asked.lock().is_empty());
+    site.peers[1 - first].does(|_| Some(refusal(v1::Outcome::NotApplied)));
+    site.peers[first].dies();
+    let answer = site::answer(asking).await;
+    assert_eq!(error_of(&answer), (Code::ResourceExhausted, v1::Outcome::Unknown));
+}
+
+#[tokio::test]
+async fn what_no_replica_took_was_not_applied() {
+    let site = Site::new().await;
+    let id = foreign_key(&site);
+    for peer in &site.peers {
+        peer.does(|_| Some(refusal(v1::Outcome::NotApplied)));
+    }
+    let answer = site.ask(write("two", id, Consistency::One), LONG).await;
+    assert_eq!(error_of(&answer), (Code::ResourceExhausted, v1::Outcome::NotApplied));
+    let asked: usize = site.peers.iter().map(|peer| peer.peer.asked.lock().len()).sum();
+    assert_eq!(asked, 2, "the second replica was tried before giving up");
+}
+
+/// Each key is a command of its own and its answer comes at once: a stack frame for each was more than a thread has.
+#[test]
+fn a_read_of_many_keys_takes_no_more_stack_than_one_of_few() {
+    let small = std::thread::Builder::new().stack_size(512 << 10);
+    let thread = small.spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let site = Site::new().await;
+            let request = multi_get("all", 0..1_000, Consistency::One);
+            let answer = site.ask(Operation::Read(request), LONG).await;
+            assert!(matches!(answer, Answer::Page(page) if page.paging_state.is_empty()));
+        });
+    });
+    thread.unwrap().join().unwrap();
+}
+
+#[tokio::test]
+async fn an_operation_without_time_is_not_begun() {
+    let site = Site::new().await;
+    let answer = site.ask(write("all", 1, Consistency::Quorum), Duration::ZERO).await;
+    assert_eq!(error_of(&answer), (Code::DeadlineExceeded, v1::Outcome::NotApplied));
+    assert!(site.peers.iter().all(|peer| peer.peer.asked.lock().is_empty()));
+}
+
+#[tokio::test]
+async fn a_write_is_answered_by_its_deadline_and_its_outcome_is_unknown() {
+    let site = Site::new().await;
+    let answer = site.ask(write("all", 1, Consistency::Quorum), Duration::from_millis(50)).await;
+    assert_eq!(error_of(&answer), (Code::DeadlineExceeded, v1::Outcome::Unknown));
+    site::eventually(|| site.lane.is_idle()).await;
+    assert_eq!(site.lane.shared().admission.requests(), 0);
+    let within = |operation: &v1::PeerOperation| (1..=50).contains(&operation.timeout_ms);
+    assert!(site.peers.iter().all(|peer| peer.peer.asked.lock().iter().all(within)));
+}
+
+#[tokio::test]
+async fn a_write_is_acknowledged_at_its_level() {
+    let site = Site::new().await;
+    site.peers[1].does(|op| matches!(op, Op::Write(_)).then(|| PeerResult::Acknowledged(v1::Acknowledged {})));
+    let answer = site.ask(write("all", 1, Consistency::Quorum), LONG).await;
+    assert!(matches!(answer, Answer::Write(_)), "{answer:?}");
+}
