@@ -100,8 +100,9 @@ impl Bench {
         if self.kind != Kind::Write && !self.no_fill {
             output::note(&format!("writing {} keys", self.keys));
             let filled = workload.fill(in_flight.min(IN_FLIGHT)).await;
-            if let (Some(last), 0) = (&filled.last_error, filled.ops) {
-                return Err(Error::Bench { errors: filled.errors, last: last.clone() });
+            if let Some(last) = filled.last_error {
+                // Reads of what is not there would be measured as if they had found something.
+                return Err(Error::Fill { errors: filled.errors, keys: self.keys, last });
             }
         }
         let how = match self.rate {

@@ -76,6 +76,17 @@ pub enum Error {
         asked: usize,
     },
 
+    /// The rows to be read are not all there.
+    #[error("{errors} of {keys} keys could not be written before the measurement; the last error: {last}")]
+    Fill {
+        /// How many failed.
+        errors: u64,
+        /// How many there were.
+        keys: u64,
+        /// Why.
+        last: String,
+    },
+
     /// The measurement had nothing to measure.
     #[error("none of {errors} operations succeeded; the last error: {last}")]
     Bench {

@@ -12,8 +12,9 @@ use trefoil_client::{Client, Write};
 /// Writes one row. Columns that the object leaves out stay as they are, null deletes them. With the partition key alone
 /// static columns are written.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  trefoil put demo.flights '{\"origin\": \"JFK\", \"year\": 2013, \"day\": \"2013-01-31\", \"delay\": null}'")]
+#[command(after_help = "Examples:
+  trefoil put demo.kv '{\"key\": 1, \"value\": \"one\"}'
+  trefoil put demo.kv '{\"key\": 1, \"value\": null}' --consistency QUORUM")]
 pub struct Put {
     /// The table
     #[arg(value_name = "KS.TABLE")]
