@@ -171,6 +171,9 @@ impl Desk {
                 state.name()
             ));
         };
+        if let Some(difference) = first_difference(&members_of(state), &hello.members) {
+            return refuse(format!("cluster.initial_members: {difference}"));
+        }
         if state.has_started(node.id) {
             return refuse(format!(
                 "{} at {} has been part of cluster {} before and its data directory is empty now; check data_dir, or \
@@ -235,6 +238,11 @@ fn check_identity(config: &BirthConfig, id: NodeId, state: &ClusterState) -> Res
         ("zone", zone.to_string(), config.zone.to_string()),
         ("peer address", peer_address.clone(), config.peer_address.clone()),
         ("client address", client_address.clone(), config.client_address.clone()),
+        (
+            "cluster's number of vnodes",
+            state.ring().vnode_bits().count().to_string(),
+            config.vnode_bits.count().to_string(),
+        ),
     ];
     for (what, logged, configured) in known {
         if logged != configured {
@@ -245,7 +253,31 @@ fn check_identity(config: &BirthConfig, id: NodeId, state: &ClusterState) -> Res
             return Err(Error::invalid(format!("node {id} of cluster {}", state.name()), reason));
         }
     }
-    Ok(())
+    match first_difference(&config.initial_members, &members_of(state)) {
+        Some(difference) => {
+            let reason = format!("{difference} (\"there\" is the cluster as it began)");
+            Err(Error::invalid("cluster.initial_members", reason))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The list that a cluster began with: as long as no node can join, that of its nodes.
+fn members_of(state: &ClusterState) -> Vec<InitialMember> {
+    let member = |node: &Node| InitialMember { address: node.peer_address.clone(), zone: node.zone.clone() };
+    state.ring().nodes().map(member).collect()
+}
+
+/// Where two lists of initial members part.
+fn first_difference(here: &[InitialMember], there: &[InitialMember]) -> Option<String> {
+    let shown = |member: Option<&InitialMember>| {
+        member.map_or("missing".into(), |member| format!("{} in {}", member.address, member.zone))
+    };
+    (0..here.len().max(there.len())).find_map(|at| {
+        let (here, there) = (here.get(at), there.get(at));
+        let place = at + 1;
+        (here != there).then(|| format!("initial member {place} is {} there, {} here", shown(there), shown(here)))
+    })
 }
 
 /// Waits until this node has a number: decided by itself if it is the first member, else taken from another.
@@ -416,14 +448,7 @@ impl Hello {
         if self.vnode_bits != other.vnode_bits {
             return Some(format!("it makes 2^{} vnodes, this node 2^{}", other.vnode_bits, self.vnode_bits));
         }
-        let shown = |member: Option<&InitialMember>| {
-            member.map_or("missing".into(), |member| format!("{} in {}", member.address, member.zone))
-        };
-        (0..self.members.len().max(other.members.len())).find_map(|at| {
-            let (here, there) = (self.members.get(at), other.members.get(at));
-            let place = at + 1;
-            (here != there).then(|| format!("initial member {place} is {} there, {} here", shown(there), shown(here)))
-        })
+        first_difference(&self.members, &other.members)
     }
 }
 

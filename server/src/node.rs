@@ -10,6 +10,8 @@
 //! opens last, and only with a store that has been recovered whole (B122) · the store knows a table before a request can
 //! name it.
 
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,7 +19,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tonic::Status;
@@ -43,6 +45,9 @@ use crate::service;
 
 /// How long a clean stop waits for what is under way.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1_024;
 
 /// How often deadlines are looked at.
 const SWEEP: Duration = Duration::from_millis(10);
@@ -106,7 +111,7 @@ pub enum StartError {
         /// The address.
         address: String,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The node could not find out who it is.
     #[error(transparent)]
@@ -116,7 +121,7 @@ pub enum StartError {
     Core(#[from] trefoil::Error),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
-    Thread(std::io::Error),
+    Thread(io::Error),
 }
 
 /// A running node.
@@ -147,8 +152,8 @@ impl Node {
     /// Starts a node and returns once it serves. Before a cluster is born that can take as long as the other initial
     /// members need to appear.
     pub async fn start(settings: NodeSettings, vfs: Arc<dyn Vfs>) -> Result<Node, StartError> {
-        let peer_listener = listen("node.peer_address", &settings.peer_address).await?;
-        let client_listener = listen("node.client_address", &settings.client_address).await?;
+        let peer_listener = listen("node.peer_address", &settings.peer_address)?;
+        let client_port = claim("node.client_address", &settings.client_address)?;
         let door = Arc::new(Door {
             desk: Desk::new(settings.birth.clone()),
             lanes: OnceLock::new(),
@@ -187,7 +192,7 @@ impl Node {
         let _ = door.control.set(control.clone());
         let mut node = Node { shared, log, lanes, runtimes, stop_clients, stop_peers, tasks };
         node.keep_up(ceiling);
-        node.serve_clients(client_listener, &control);
+        node.serve_clients(open(client_port, "node.client_address", &settings.client_address)?, &control);
         Ok(node)
     }
 
@@ -252,12 +257,25 @@ impl Node {
     }
 }
 
-async fn listen(setting: &'static str, address: &str) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Listen {
-        setting,
-        address: address.to_owned(),
-        source,
-    })
+fn listen(setting: &'static str, address: &str) -> Result<TcpListener, StartError> {
+    open(claim(setting, address)?, setting, address)
+}
+
+/// Takes a port without opening it: a port that is taken is found at once, and nobody can connect before it is opened.
+fn claim(setting: &'static str, address: &str) -> Result<TcpSocket, StartError> {
+    let claim = || {
+        let address: SocketAddr = address.parse().map_err(io::Error::other)?;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Connections of the run before may still be closing.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    };
+    claim().map_err(|source| StartError::Listen { setting, address: address.to_owned(), source })
+}
+
+fn open(port: TcpSocket, setting: &'static str, address: &str) -> Result<TcpListener, StartError> {
+    port.listen(BACKLOG).map_err(|source| StartError::Listen { setting, address: address.to_owned(), source })
 }
 
 fn start_runtimes(lanes: usize) -> Result<Vec<LaneRuntime>, StartError> {
@@ -306,7 +324,7 @@ async fn open_store(
     let opened = tokio::task::spawn_blocking(move || Store::open(vfs, options, identity, &specs)).await;
     match opened {
         Ok(store) => Ok(Arc::new(store?)),
-        Err(error) => Err(StartError::Thread(std::io::Error::other(error))),
+        Err(error) => Err(StartError::Thread(io::Error::other(error))),
     }
 }
 
@@ -489,6 +507,10 @@ impl PeerEvents for LaneDoor {
     fn hello(&self) -> Result<v1::Hello, Status> {
         let lanes = self.door.lanes.get().ok_or_else(|| Status::unavailable("this node is starting"))?;
         Ok(lanes[self.lane].shared().hello())
+    }
+
+    fn is_member(&self, node: NodeId) -> bool {
+        self.door.desk.log().is_some_and(|log| log.state().ring().node(node).is_some())
     }
 }
 

@@ -2,13 +2,19 @@
 
 use trefoil::coordinator::{Consistency, FailureReason, ReadError, Unavailable, WriteError};
 use trefoil::model::NodeId;
+use trefoil_proto::REQUEST_ID_BYTES_MAX;
 use trefoil_proto::v1;
 use trefoil_proto::v1::error_detail::Kind;
 
 use super::naming::NoStamp;
 
-/// The level of a request.
+/// The level of a request, if its options are in order.
 pub(super) fn level(options: &v1::Options) -> Result<Consistency, v1::Error> {
+    let id_bytes = options.request_id.len();
+    if id_bytes > REQUEST_ID_BYTES_MAX {
+        let reason = format!("request_id has {id_bytes} bytes, at most {REQUEST_ID_BYTES_MAX} are possible");
+        return Err(v1::Error::invalid(v1::InvalidDetail::new(reason)));
+    }
     match v1::Consistency::try_from(options.consistency) {
         Ok(v1::Consistency::Unspecified | v1::Consistency::LocalQuorum) => Ok(Consistency::LocalQuorum),
         Ok(v1::Consistency::One) => Ok(Consistency::One),

@@ -115,6 +115,10 @@ impl RaftLog {
             CallKind::Metadata => Ok(self.held.newer_than(pull::read_question(body).map_err(garbled)?).encode()),
             CallKind::Propose => {
                 let (wait, entry) = propose::read_question(body).map_err(garbled)?;
+                // What cannot be read must not get into the log: no node could apply it, now or ever.
+                if !entry.is_empty() {
+                    Entry::decode(entry.clone()).map_err(garbled)?;
+                }
                 Ok(self.propose_here(entry, wait).await.encode())
             }
             _ => self.answer_voter(kind, body).await,

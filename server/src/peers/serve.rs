@@ -29,6 +29,9 @@ pub trait PeerEvents: Send + Sync + 'static {
 
     /// This node as it greets others now; an error while it does not serve yet.
     fn hello(&self) -> Result<v1::Hello, Status>;
+
+    /// Whether `node` is one of the cluster's, as far as this node knows.
+    fn is_member(&self, node: NodeId) -> bool;
 }
 
 /// The gRPC service `Peer`.
@@ -55,6 +58,10 @@ impl<E: PeerEvents> Peer for PeerService<E> {
         let theirs = first.ok_or_else(|| Status::invalid_argument("the first message of a link must be a greeting"))?;
         let ours = self.events.hello()?;
         check_hello(&theirs, &ours).map_err(Status::failed_precondition)?;
+        if !self.events.is_member(NodeId(theirs.node_id)) {
+            let text = format!("the cluster has no node {} as far as node {} knows", theirs.node_id, ours.node_id);
+            return Err(Status::failed_precondition(text));
+        }
         let outbox = Arc::new(Outbox::default());
         let hello = v1::PeerMessage { hello: Some(ours), ..v1::PeerMessage::default() };
         let outgoing = Outgoing::new(hello, outbox.clone());

@@ -78,6 +78,10 @@ impl PeerEvents for FakePeer {
             ..v1::Hello::default()
         })
     }
+
+    fn is_member(&self, _node: NodeId) -> bool {
+        true
+    }
 }
 
 /// A running fake peer; it can be killed.
