@@ -1,0 +1,25 @@
+//! Real nodes: `trefoild serve` as child processes, killed, paused and started again while clients look on.
+//!
+//! ```text
+//!   cluster.rs   some nodes in a temporary directory          process.rs   one of them: its file of settings, its log
+//!   door.rs      requests to one chosen node, never retried   wait.rs      conditions with a deadline; there are no sleeps
+//! ```
+//!
+//! The other files are the tests, each named for what it shows. `docs/testing.md` lists them, and how to run them for
+//! longer.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests; what they print is shown where they fail")]
+
+mod bad_requests;
+mod bad_starts;
+mod basics;
+mod cluster;
+mod door;
+mod kills;
+mod levels;
+mod overload;
+mod peer_port;
+mod process;
+mod repair;
+mod stopping;
+mod wait;
