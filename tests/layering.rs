@@ -218,6 +218,37 @@ fn every_test_runs() {
     report(faults);
 }
 
+/// Tests of faults that others had are listed for whoever asks whether this store has them too.
+#[test]
+fn every_fault_by_name_is_listed() {
+    let page = read(&root().join("docs/testing.md"));
+    let mut paths = Vec::new();
+    for folder in ["src", "proto/src", "server/src", "client/src", "tests"] {
+        walk(&root().join(folder), &mut paths);
+    }
+    let texts: Vec<String> = paths.iter().map(|path| read(path)).collect();
+    let names: BTreeSet<&str> = texts.iter().flat_map(|text| fault_tests(text)).collect();
+    let listed: BTreeSet<&str> = page.split('`').filter(|word| is_fault_test(word)).collect();
+    let mut faults: Vec<String> =
+        names.difference(&listed).map(|name| format!("docs/testing.md lacks `{name}`")).collect();
+    faults.extend(listed.difference(&names).map(|name| format!("docs/testing.md lists `{name}`, and there is none")));
+    report(faults);
+}
+
+/// The names of tests in a source that stand for faults of others: `b` and three digits.
+fn fault_tests(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let (_, name) = line.split_once("fn ")?;
+        name.split('(').next().filter(|name| is_fault_test(name))
+    })
+}
+
+fn is_fault_test(name: &str) -> bool {
+    let number = name.strip_prefix('b').and_then(|rest| rest.get(..3));
+    number.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+        && name.as_bytes().get(4) == Some(&b'_')
+}
+
 #[test]
 fn sizes_for_people() {
     let all = all_sources();
