@@ -292,7 +292,7 @@ fn serve_peers(
     for (lane, runtime) in runtimes.iter().enumerate() {
         let (sender, receiver) = mpsc::unbounded_channel();
         let events = Arc::new(LaneDoor { lane, door: door.clone() });
-        let service = v1::peer_server::PeerServer::new(PeerService::new(events))
+        let service = v1::peer_server::PeerServer::new(PeerService::new(events, stop.subscribe()))
             .max_decoding_message_size(trefoil_proto::MESSAGE_BYTES_MAX)
             .max_encoding_message_size(trefoil_proto::MESSAGE_BYTES_MAX);
         runtime.serve(Routes::new(service), receiver, stop.subscribe());

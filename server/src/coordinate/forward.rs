@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use prost::Message;
 use tonic::Code;
 use trefoil::coordinator::{FailureReason, nearest_first};
 use trefoil::model::{Instant, NodeId};
@@ -14,6 +15,7 @@ use super::request::Request;
 use super::write::{HOPS_MAX, timeout_ms};
 use super::{Lane, Place, failure};
 use crate::clock;
+use crate::peers::ITEM_BYTES_MAX;
 
 /// A mutation that another node coordinates for this one.
 pub(super) struct Forward {
@@ -99,6 +101,11 @@ impl Lane {
             placement: 0,
             op: Some(v1::peer_operation::Op::Forward(forwarded)),
         };
+        let size = operation.encoded_len();
+        if size > ITEM_BYTES_MAX {
+            let reason = format!("the mutation takes {size} bytes, at most {ITEM_BYTES_MAX} can be handed on");
+            return request.fail(v1::Error::invalid(v1::InvalidDetail::new(reason)));
+        }
         self.hand_on(Box::new(Forward { node, request, operation, others, so_far: v1::Outcome::NotApplied }));
     }
 

@@ -59,6 +59,7 @@ impl Link {
         let outbox = outbox.as_ref().ok_or(FailureReason::Disconnected)?;
         outbox.operation(operation).map_err(|refused| match refused {
             Refused::Full => FailureReason::Overloaded,
+            Refused::TooLarge => FailureReason::Malformed,
             Refused::Closed => FailureReason::Disconnected,
         })
     }

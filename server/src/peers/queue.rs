@@ -1,5 +1,6 @@
 //! Queues that become streams: whatever is queued goes into one message when the stream can take more.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -7,7 +8,9 @@ use std::task::{Context, Poll, Waker};
 use futures_util::Stream;
 use parking_lot::Mutex;
 use prost::Message;
-use trefoil_proto::v1::{PeerMessage, PeerOperation, PeerReply, Ping};
+use tokio::sync::Notify;
+use trefoil_proto::MESSAGE_BYTES_MAX;
+use trefoil_proto::v1::{PeerFailure, PeerFailureKind, PeerMessage, PeerOperation, PeerReply, Ping, peer_reply};
 
 /// Most operations or replies in one message.
 const BATCH_ITEMS: usize = 128;
@@ -15,30 +18,47 @@ const BATCH_ITEMS: usize = 128;
 /// Bytes after which a message takes no more items.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Bytes that may wait for one peer; more are refused.
+/// Bytes of operations that may wait for one peer before more are refused, and of replies before no more of its
+/// operations are taken in.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
+
+/// The largest operation or reply: with what else is in its message it must not exceed what a message may have, since
+/// that would end the stream with everything under way on it.
+pub const ITEM_BYTES_MAX: usize = MESSAGE_BYTES_MAX - BATCH_BYTES - (1 << 10);
 
 /// What waits to be sent on one stream. Both kinds of streams between nodes use it; each fills only its own parts.
 #[derive(Default)]
 pub struct Outbox {
     state: Mutex<State>,
+    drained: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    operations: Vec<PeerOperation>,
-    replies: Vec<PeerReply>,
+    operations: Queue<PeerOperation>,
+    replies: Queue<PeerReply>,
     ping: Option<Ping>,
-    bytes: usize,
+    /// Operations that were taken in and are not replied to yet.
+    open: usize,
     waker: Option<Waker>,
+    /// No more operations are taken in: the stream ends with the last reply.
+    ended: bool,
     closed: bool,
 }
 
-/// The queue is full, or its stream is gone.
+/// Things that wait, with the size of each and of all.
+struct Queue<T> {
+    items: VecDeque<(usize, T)>,
+    bytes: usize,
+}
+
+/// Why an operation was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// Too many bytes wait for this peer.
     Full,
+    /// It does not fit in a message.
+    TooLarge,
     /// The stream is gone.
     Closed,
 }
@@ -46,27 +66,43 @@ pub enum Refused {
 impl Outbox {
     /// Queues an operation.
     pub fn operation(&self, operation: PeerOperation) -> Result<(), Refused> {
-        let bytes = operation.encoded_len();
+        let size = operation.encoded_len();
         let mut state = self.state.lock();
         if state.closed {
             return Err(Refused::Closed);
         }
-        if state.bytes + bytes > QUEUE_BYTES_MAX {
+        if size > ITEM_BYTES_MAX {
+            return Err(Refused::TooLarge);
+        }
+        if state.operations.bytes + size > QUEUE_BYTES_MAX {
             return Err(Refused::Full);
         }
-        state.bytes += bytes;
-        state.operations.push(operation);
+        state.operations.push(size, operation);
         state.wake();
         Ok(())
     }
 
-    /// Queues a reply. Replies are not refused: they answer what was admitted.
+    /// Operations were taken in, each of which will be replied to.
+    pub(super) fn opened(&self, operations: usize) {
+        self.state.lock().open += operations;
+    }
+
+    /// Queues a reply. Replies are not refused: they answer what was taken in.
     fn reply(&self, reply: PeerReply) {
         let mut state = self.state.lock();
+        state.open = state.open.saturating_sub(1);
         if !state.closed {
-            state.bytes += reply.encoded_len();
-            state.replies.push(reply);
+            let (size, reply) = fitting(reply);
+            state.replies.push(size, reply);
             state.wake();
+        }
+    }
+
+    /// Waits until the peer has taken enough of its replies, or is gone.
+    pub(super) async fn room(&self) {
+        while self.state.lock().replies.bytes >= QUEUE_BYTES_MAX {
+            // A message that was taken since then has left a permit.
+            self.drained.notified().await;
         }
     }
 
@@ -79,15 +115,20 @@ impl Outbox {
         }
     }
 
+    /// No more operations are taken in: the stream ends with the reply to the last one.
+    pub(super) fn end(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        state.wake();
+    }
+
     /// Ends the stream; what is queued is dropped.
     pub fn close(&self) {
         let mut state = self.state.lock();
-        let waker = state.waker.take();
+        state.wake();
         *state = State { closed: true, ..State::default() };
         drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.drained.notify_one();
     }
 }
 
@@ -99,33 +140,54 @@ impl State {
     }
 
     fn next_message(&mut self) -> Option<PeerMessage> {
-        if self.operations.is_empty() && self.replies.is_empty() && self.ping.is_none() {
+        if self.operations.items.is_empty() && self.replies.items.is_empty() && self.ping.is_none() {
             return None;
         }
-        let message = PeerMessage {
+        Some(PeerMessage {
             hello: None,
-            operations: take_batch(&mut self.operations, |operation| operation.encoded_len()),
-            replies: take_batch(&mut self.replies, |reply| reply.encoded_len()),
+            operations: self.operations.take_batch(),
+            replies: self.replies.take_batch(),
             ping: self.ping.take(),
-        };
-        let waiting = self.operations.iter().map(Message::encoded_len).sum::<usize>();
-        self.bytes = waiting + self.replies.iter().map(Message::encoded_len).sum::<usize>();
-        Some(message)
+        })
     }
 }
 
-fn take_batch<T>(queue: &mut Vec<T>, size: impl Fn(&T) -> usize) -> Vec<T> {
-    let mut bytes = 0;
-    let fits = queue.iter().take(BATCH_ITEMS).take_while(|item| {
-        let fits = bytes == 0 || bytes < BATCH_BYTES;
-        bytes += size(item);
-        fits
-    });
-    let count = fits.count();
-    if count == queue.len() {
-        return std::mem::take(queue);
+impl<T> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue { items: VecDeque::new(), bytes: 0 }
     }
-    queue.drain(..count).collect()
+}
+
+impl<T> Queue<T> {
+    fn push(&mut self, size: usize, item: T) {
+        self.bytes += size;
+        self.items.push_back((size, item));
+    }
+
+    fn take_batch(&mut self) -> Vec<T> {
+        let (mut batch, mut bytes) = (Vec::with_capacity(self.items.len().min(BATCH_ITEMS)), 0);
+        while batch.len() < BATCH_ITEMS
+            && bytes < BATCH_BYTES
+            && let Some((size, item)) = self.items.pop_front()
+        {
+            bytes += size;
+            batch.push(item);
+        }
+        self.bytes -= bytes;
+        batch
+    }
+}
+
+/// A reply with its size; one that fits in no message becomes the failure that says so.
+fn fitting(reply: PeerReply) -> (usize, PeerReply) {
+    let size = reply.encoded_len();
+    if size <= ITEM_BYTES_MAX {
+        return (size, reply);
+    }
+    let message = format!("the reply takes {size} bytes, at most {ITEM_BYTES_MAX} fit in a message");
+    let failure = PeerFailure { kind: PeerFailureKind::Unavailable.into(), message };
+    let reply = PeerReply { id: reply.id, result: Some(peer_reply::Result::Failure(failure)) };
+    (reply.encoded_len(), reply)
 }
 
 /// An [`Outbox`] as the stream that drains it, beginning with a hello.
@@ -146,9 +208,10 @@ impl Outgoing {
         }
         let mut state = self.outbox.state.lock();
         if let Some(message) = state.next_message() {
+            self.outbox.drained.notify_one();
             return Poll::Ready(Some(message));
         }
-        if state.closed {
+        if state.closed || (state.ended && state.open == 0) {
             return Poll::Ready(None);
         }
         state.waker = Some(context.waker().clone());
@@ -192,3 +255,6 @@ impl ReplyQueue {
         self.0.reply(reply);
     }
 }
+
+#[cfg(test)]
+mod tests;

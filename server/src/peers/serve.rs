@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::Stream;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 use trefoil::metadata::Epoch;
 use trefoil::model::NodeId;
@@ -37,12 +38,13 @@ pub trait PeerEvents: Send + Sync + 'static {
 /// The gRPC service `Peer`.
 pub struct PeerService<E> {
     events: Arc<E>,
+    stop: watch::Receiver<bool>,
 }
 
 impl<E: PeerEvents> PeerService<E> {
-    /// Serves peers with `events`.
-    pub fn new(events: Arc<E>) -> PeerService<E> {
-        PeerService { events }
+    /// Serves peers with `events` until `stop` turns true: then links end, each with its last reply.
+    pub fn new(events: Arc<E>, stop: watch::Receiver<bool>) -> PeerService<E> {
+        PeerService { events, stop }
     }
 }
 
@@ -65,7 +67,7 @@ impl<E: PeerEvents> Peer for PeerService<E> {
         let outbox = Arc::new(Outbox::default());
         let hello = v1::PeerMessage { hello: Some(ours), ..v1::PeerMessage::default() };
         let outgoing = Outgoing::new(hello, outbox.clone());
-        tokio::spawn(serve(self.events.clone(), NodeId(theirs.node_id), messages, outbox));
+        tokio::spawn(serve(self.events.clone(), NodeId(theirs.node_id), messages, outbox, self.stop.clone()));
         Ok(Response::new(Box::pin(OutgoingReplies(outgoing))))
     }
 
@@ -86,36 +88,49 @@ impl<E: PeerEvents> Peer for PeerService<E> {
     }
 }
 
-/// Takes in one peer's operations until its stream ends.
+/// Takes in one peer's operations until its stream ends or this node stops.
 async fn serve<E: PeerEvents>(
     events: Arc<E>,
     peer: NodeId,
     mut messages: Streaming<v1::PeerMessage>,
     outbox: Arc<Outbox>,
+    mut stop: watch::Receiver<bool>,
 ) {
     let replies = ReplyQueue(outbox.clone());
     let mut pings = tokio::time::interval(link::PING_INTERVAL);
     loop {
         tokio::select! {
-            message = messages.message() => match message {
+            message = next_message(&mut messages, &outbox) => match message {
                 Ok(Some(message)) => {
                     if let Some(epoch) = message.ping.and_then(|ping| ping.epoch) {
                         events.told(peer, epoch_from_proto(&epoch));
                     }
+                    outbox.opened(message.operations.len());
                     for operation in message.operations {
                         events.operation(peer, operation, &replies);
                     }
                 }
-                Ok(None) | Err(_) => break,
+                Ok(None) => return outbox.end(),
+                Err(_) => return outbox.close(),
             },
             _ = pings.tick() => {
                 if let Ok(hello) = events.hello() {
                     outbox.ping(ping(&hello));
                 }
             }
+            // An error says that the node is gone.
+            _ = stop.wait_for(|stop| *stop) => return outbox.end(),
         }
     }
-    outbox.close();
+}
+
+/// What a peer asks next. One that does not take its replies is not read from either.
+async fn next_message(
+    messages: &mut Streaming<v1::PeerMessage>,
+    outbox: &Outbox,
+) -> Result<Option<v1::PeerMessage>, Status> {
+    outbox.room().await;
+    messages.message().await
 }
 
 /// The regular message of a node that greets so.

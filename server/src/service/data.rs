@@ -75,7 +75,7 @@ impl Data for DataService {
 async fn take_in(lane: Arc<Lane>, mut requests: Streaming<v1::PipeRequest>, answers: Arc<AnswerQueue>) {
     while let Ok(Some(request)) = requests.message().await {
         for v1::PipeOperation { id, timeout_ms, op } in request.operations {
-            answers.opened();
+            answers.open().await;
             let reply = Reply::Pipe(answers.clone(), id);
             let timeout = (timeout_ms > 0).then(|| Duration::from_millis(u64::from(timeout_ms)));
             match op {
@@ -86,7 +86,6 @@ async fn take_in(lane: Arc<Lane>, mut requests: Streaming<v1::PipeRequest>, answ
                 }
             }
         }
-        answers.room().await;
     }
     answers.end();
 }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::Status;
 use tonic::transport::Server;
@@ -193,12 +193,14 @@ fn fake_peer(node: NodeId, cluster: Uuid) -> (String, Running) {
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let peer = Arc::new(FakePeer { node, cluster, script: Mutex::new(Box::new(|_| None)), asked: Mutex::default() });
-    let service = v1::peer_server::PeerServer::new(PeerService::new(peer.clone()));
+    let (stop, stopped) = watch::channel(false);
+    let service = v1::peer_server::PeerServer::new(PeerService::new(peer.clone(), stopped));
     let runtime = LaneRuntime::start(node.0 as usize).unwrap();
     runtime.handle().spawn(async move {
         let incoming = TcpListenerStream::new(TcpListener::from_std(listener).unwrap());
         // Runs until the peer dies.
         let _ = Server::builder().add_service(service).serve_with_incoming(incoming).await;
+        drop(stop);
     });
     (address, Running { peer, runtime: Some(runtime) })
 }
