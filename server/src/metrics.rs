@@ -176,30 +176,3 @@ fn outcome_name(code: Code) -> &'static str {
         Code::Unauthenticated => "UNAUTHENTICATED",
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-
-    /// The recorder belongs to the whole process, so one test looks at all of it.
-    #[test]
-    fn what_is_counted_is_shown_with_what_it_means() {
-        let handle = install().unwrap();
-        request(Kind::Read, Code::Unavailable, 3_000);
-        read_repair(2);
-        let text = render(&handle, &OnceLock::new());
-        for line in [
-            "# HELP trefoil_requests_total Requests of clients that were answered, by kind and gRPC code",
-            "trefoil_requests_total{kind=\"read\",outcome=\"UNAVAILABLE\"} 1",
-            "trefoil_requests_total{kind=\"batch\",outcome=\"OK\"} 0",
-            "trefoil_request_seconds_bucket{kind=\"read\",le=\"0.0025\"} 0",
-            "trefoil_request_seconds_bucket{kind=\"read\",le=\"0.005\"} 1",
-            "trefoil_read_repair_mutations_total 2",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
-        }
-        assert!(install().is_err());
-    }
-}

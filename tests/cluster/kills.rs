@@ -1,12 +1,12 @@
 //! kill -9 under load. (It keeps the system's page cache: what a loss of power may take is tested on the memory vfs.)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::task::JoinSet;
 use trefoil_client::Client;
-use trefoil_proto::v1::Consistency::{All, Quorum};
+use trefoil_proto::v1::Consistency::{All, One, Quorum};
 
 use crate::cluster::Cluster;
 use crate::wait::until;
@@ -86,55 +86,104 @@ async fn write_until_refused(
 /// An application that uses the client library notices nothing when one node after the other dies and comes back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_dies_under_load_shows_to_nobody() {
-    const WRITERS: i64 = 16;
     let mut cluster = Cluster::start(1).await;
-    let client = Client::builder(cluster.endpoints()).zone("a").consistency(Quorum).connect().await.unwrap();
-    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let mut writers = JoinSet::new();
-    for writer in 0..WRITERS {
-        let (client, stop, count) = (client.clone(), stop.clone(), count.clone());
-        writers.spawn(async move {
-            let mut key = writer;
-            while !stop.load(Ordering::Relaxed) {
-                let sent = client.insert("app.kv").key("k", key).value("v", key + 1).send().await;
-                sent.map_err(|error| format!("key {key}: {error:?}"))?;
-                if key % 5 == 0 {
-                    let row = client.select("app.kv").key("k", key).one().await;
-                    let row = row.map_err(|error| format!("read of key {key}: {error:?}"))?;
-                    let found = row.map(|row| row.get::<i64>("v").unwrap());
-                    assert_eq!(found, Some(key + 1), "the own write of key {key}");
-                }
-                count.fetch_add(1, Ordering::Relaxed);
-                key += WRITERS;
-            }
-            Ok::<i64, String>(key)
-        });
-    }
-    let more = async |by: u64| {
-        let goal = count.load(Ordering::Relaxed) + by;
-        until("the load goes on", async || {
-            let count = count.load(Ordering::Relaxed);
-            if count < goal { Err(format!("{count} of {goal}")) } else { Ok(()) }
-        })
-        .await;
-    };
-    for id in [1, 2, 3] {
-        more(200).await;
+    let load = Load::start(&cluster).await;
+    for id in cluster.ids() {
+        load.goes_on().await;
         cluster.kill(id);
-        more(200).await;
+        load.goes_on().await;
         cluster.start_one(id).await;
     }
-    more(200).await;
-    stop.store(true, Ordering::Relaxed);
-    let mut expected = Vec::new();
-    for (writer, end) in writers.join_all().await.into_iter().map(|end| end.unwrap()).map(|end| (end % WRITERS, end)) {
-        expected.extend((writer..end).step_by(WRITERS as usize).map(|key| (key, key + 1)));
-    }
-    expected.sort_unstable();
+    load.goes_on().await;
+    let expected = load.end().await;
     assert_eq!(cluster.door(2).scan(All).await.unwrap(), expected, "reads at ALL find all and mend what a node missed");
     cluster.kill(1);
     cluster.kill(2);
     cluster.settled().await;
-    let own = cluster.door(3).scan(trefoil_proto::v1::Consistency::One).await.unwrap();
-    assert_eq!(own, expected, "node 3 has them itself");
+    assert_eq!(cluster.door(3).scan(One).await.unwrap(), expected, "node 3 has them itself");
+}
+
+/// The same with nodes that fall silent with all their connections open, as on a machine that swaps or a network that
+/// drops everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_hangs_under_load_shows_to_nobody() {
+    let cluster = Cluster::start(1).await;
+    let load = Load::start(&cluster).await;
+    for id in cluster.ids() {
+        load.goes_on().await;
+        cluster.node(id).pause();
+        load.goes_on().await;
+        let others: BTreeSet<u32> = cluster.ids().filter(|other| *other != id).collect();
+        for other in &others {
+            cluster.sees_alive(*other, &others).await;
+        }
+        load.goes_on().await;
+        cluster.node(id).resume();
+        cluster.settled().await;
+    }
+    load.goes_on().await;
+    let expected = load.end().await;
+    assert_eq!(cluster.door(2).scan(All).await.unwrap(), expected);
+}
+
+/// Writers of an application: each inserts one key after the other at QUORUM and reads some of them back. Their first
+/// error ends them.
+struct Load {
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+    writers: JoinSet<Result<i64, String>>,
+}
+
+impl Load {
+    const WRITERS: i64 = 16;
+
+    async fn start(cluster: &Cluster) -> Load {
+        let client = Client::builder(cluster.endpoints()).zone("a").consistency(Quorum).connect().await.unwrap();
+        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let mut writers = JoinSet::new();
+        for writer in 0..Load::WRITERS {
+            writers.spawn(insert_until(client.clone(), writer, stop.clone(), count.clone()));
+        }
+        Load { stop, count, writers }
+    }
+
+    /// Waits for two hundred more writes.
+    async fn goes_on(&self) {
+        let goal = self.count.load(Ordering::Relaxed) + 200;
+        until("the load goes on", async || {
+            let count = self.count.load(Ordering::Relaxed);
+            if count < goal { Err(format!("{count} of {goal}")) } else { Ok(()) }
+        })
+        .await;
+    }
+
+    /// Ends the writers: all rows they have written, by key.
+    async fn end(self) -> Vec<(i64, i64)> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut rows = Vec::new();
+        for end in self.writers.join_all().await {
+            let end = end.unwrap();
+            rows.extend((end % Load::WRITERS..end).step_by(Load::WRITERS as usize).map(|key| (key, key + 1)));
+        }
+        rows.sort_unstable();
+        rows
+    }
+}
+
+/// Answers the first key that was not written.
+async fn insert_until(client: Client, first: i64, stop: Arc<AtomicBool>, count: Arc<AtomicU64>) -> Result<i64, String> {
+    let mut key = first;
+    while !stop.load(Ordering::Relaxed) {
+        let sent = client.insert("app.kv").key("k", key).value("v", key + 1).send().await;
+        sent.map_err(|error| format!("key {key}: {error:?}"))?;
+        if key % 5 == 0 {
+            let row = client.select("app.kv").key("k", key).one().await;
+            let row = row.map_err(|error| format!("read of key {key}: {error:?}"))?;
+            let found = row.map(|row| row.get::<i64>("v").unwrap());
+            assert_eq!(found, Some(key + 1), "the own write of key {key}");
+        }
+        count.fetch_add(1, Ordering::Relaxed);
+        key += Load::WRITERS;
+    }
+    Ok(key)
 }

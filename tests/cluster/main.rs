@@ -17,6 +17,7 @@ mod cluster;
 mod door;
 mod kills;
 mod levels;
+mod observed;
 mod overload;
 mod peer_port;
 mod process;
