@@ -68,17 +68,23 @@ impl Place {
 
 /// An address that nobody listens on and that this run has not given out before.
 fn free_address() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, free_run(1)))
+}
+
+/// The first of so many ports in a row.
+pub fn free_run(count: u16) -> u16 {
     static GIVEN: LazyLock<Mutex<BTreeSet<u16>>> = LazyLock::new(Mutex::default);
     let mut given = GIVEN.lock().unwrap();
     // Runs beside this one begin elsewhere.
-    let span = u32::from(PORTS.end - PORTS.start);
+    let span = u32::from(PORTS.end - PORTS.start - count);
     let begin = std::process::id().wrapping_mul(7_919) % span;
-    let port = (0..span)
+    let is_free = |port: u16| !given.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let first = (0..span)
         .map(|offset| PORTS.start + ((begin + offset) % span) as u16)
-        .find(|port| !given.contains(port) && TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .find(|first| (*first..*first + count).all(is_free))
         .unwrap();
-    given.insert(port);
-    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    given.extend(first..first + count);
+    first
 }
 
 /// A file of settings for the node in `place` of a cluster that begins with `members`.
@@ -179,8 +185,8 @@ impl Process {
         ended(&mut child).await
     }
 
-    fn signal(&self, signal: &str) {
-        send_signal(self.child.as_ref().unwrap(), signal);
+    fn signal(&self, name: &str) {
+        signal(self.child.as_ref().unwrap().id(), name).unwrap();
     }
 
     /// Everything that the node has logged, over all its runs.
@@ -221,10 +227,10 @@ fn serve(settings: &Path, log: &File) -> Child {
         .unwrap()
 }
 
-/// Sends a signal by its name.
-fn send_signal(child: &Child, signal: &str) {
-    let sent = Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().unwrap();
-    assert!(sent.success(), "SIG{signal} to {}", child.id());
+/// Sends a signal by its name (`0` only asks); an error if there is no such process.
+pub fn signal(process: u32, name: &str) -> Result<(), String> {
+    let sent = Command::new("kill").arg(format!("-{name}")).arg(process.to_string()).output().unwrap();
+    if sent.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&sent.stderr).into_owned()) }
 }
 
 async fn ended(child: &mut Child) -> ExitStatus {
