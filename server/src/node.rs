@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tonic::Status;
 use tonic::service::Routes;
 use trefoil::metadata::{ClusterState, Epoch};
-use trefoil::model::{Identity, NodeId, Stamp};
+use trefoil::model::{Identity, Instant, NodeId, Stamp};
 use trefoil::received::namer::{HybridClock, Namer, Tick};
 use trefoil::store::{Store, StoreOptions, TableSpec};
 use trefoil::vfs::Vfs;
@@ -51,6 +51,9 @@ const BACKLOG: u32 = 1_024;
 
 /// How often deadlines are looked at.
 const SWEEP: Duration = Duration::from_millis(10);
+
+/// How soon tables that the store did not take are offered again.
+const FOLLOW_RETRY: Duration = Duration::from_secs(1);
 
 /// How often liveness is looked at.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -232,12 +235,13 @@ impl Node {
 
     /// Stops taking requests, finishes what is under way, writes memtables to files and ends all threads.
     pub async fn stop(self) -> Result<(), trefoil::Error> {
-        self.stop_clients.send_replace(true);
         let patience = clock::after(STOP_PATIENCE);
-        while !self.lanes.iter().all(|lane| lane.is_idle()) && clock::now() < patience {
-            tokio::time::sleep(SWEEP).await;
-        }
+        self.stop_clients.send_replace(true);
+        self.shared.admission.close();
+        until(patience, || self.shared.admission.requests() == 0).await;
+        // Only now, since until now the others' answers were needed; their requests end with their replies.
         self.stop_peers.send_replace(true);
+        until(patience, || self.lanes.iter().all(|lane| lane.serves_nobody())).await;
         for task in &self.tasks {
             task.abort();
         }
@@ -254,6 +258,13 @@ impl Node {
             tracing::error!(%error, "the replica did not stop cleanly");
             Ok(())
         })
+    }
+}
+
+/// Waits until this is so, at most to the deadline.
+async fn until(deadline: Instant, is_so: impl Fn() -> bool) {
+    while !is_so() && clock::now() < deadline {
+        tokio::time::sleep(SWEEP).await;
     }
 }
 
@@ -389,34 +400,30 @@ impl Follower {
         self.link_members(&self.log.state());
         loop {
             let state = self.log.state();
-            if state.epoch() > self.shared.cluster.load().epoch() {
-                self.follow(state).await;
+            let behind = state.epoch() > self.shared.cluster.load().epoch();
+            let followed = if behind { self.follow(state).await } else { Ok(()) };
+            if let Err(error) = &followed {
+                tracing::error!(error, "the store did not take the new tables; requests keep the old ones meanwhile");
             }
-            if epochs.changed().await.is_err() {
-                return;
+            tokio::select! {
+                changed = epochs.changed() => if changed.is_err() {
+                    return;
+                },
+                () = tokio::time::sleep(FOLLOW_RETRY), if followed.is_err() => {}
             }
         }
     }
 
-    async fn follow(&mut self, state: Arc<ClusterState>) {
+    async fn follow(&mut self, state: Arc<ClusterState>) -> Result<(), String> {
         let (replica, specs) = (self.shared.replica.clone(), table_specs(&state));
         let set = tokio::task::spawn_blocking(move || replica.store().set_tables(&specs)).await;
-        match set {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the store did not take the new tables; requests keep the old ones");
-                return;
-            }
-            Err(error) => {
-                tracing::error!(%error, "the store did not take the new tables");
-                return;
-            }
-        }
+        set.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         self.link_members(&state);
         self.shared.cluster.store(state);
         for lane in &self.lanes {
             lane.ping_all();
         }
+        Ok(())
     }
 
     fn link_members(&mut self, state: &ClusterState) {

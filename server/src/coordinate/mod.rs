@@ -14,6 +14,7 @@
 //! · every operation is answered once, by its deadline · an error after that point says UNKNOWN.
 
 mod admission;
+mod early;
 mod failure;
 mod forward;
 mod naming;
@@ -49,6 +50,7 @@ pub use naming::{Naming, NoStamp};
 pub use pipe::{AnswerQueue, Answers};
 pub use request::{Kind, Reply};
 
+use early::Early;
 use ops::Ops;
 use request::Request;
 
@@ -92,6 +94,7 @@ pub struct Lane {
     number: usize,
     shared: Arc<Shared>,
     ops: Mutex<Ops>,
+    early: Mutex<Early>,
     links: RwLock<BTreeMap<NodeId, Arc<Link>>>,
 }
 
@@ -142,7 +145,7 @@ impl Shared {
 impl Lane {
     /// A lane with nothing under way and no links yet.
     pub fn new(number: usize, shared: Arc<Shared>) -> Arc<Lane> {
-        Arc::new(Lane { number, shared, ops: Mutex::default(), links: RwLock::default() })
+        Arc::new(Lane { number, shared, ops: Mutex::default(), early: Mutex::default(), links: RwLock::default() })
     }
 
     /// What all lanes share.
@@ -172,17 +175,18 @@ impl Lane {
         }
     }
 
-    /// Answers what has passed its deadline; to be called some hundred times a second.
+    /// Answers what has passed its deadline, and takes up what waited for metadata; to be called a hundred times a second.
     pub fn sweep(self: &Arc<Self>) {
+        self.serve_early();
         let expired = self.ops.lock().expired(clock::now());
         for id in expired {
             self.expire(id);
         }
     }
 
-    /// Whether nothing is under way.
-    pub fn is_idle(&self) -> bool {
-        self.ops.lock().is_empty()
+    /// Whether no peer waits for something that the own replica was asked to do.
+    pub fn serves_nobody(&self) -> bool {
+        self.ops.lock().serves_nobody()
     }
 
     /// The members that this lane is linked to.

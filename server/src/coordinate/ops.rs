@@ -90,8 +90,9 @@ impl Ops {
         self.ids(|op| op.waits_for(node))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+    /// Whether nothing is under way for peers.
+    pub(super) fn serves_nobody(&self) -> bool {
+        !self.slots.iter().any(|(_, (_, op))| matches!(op, Op::Served(_)))
     }
 
     fn ids(&self, admit: impl Fn(&Op) -> bool) -> Vec<u64> {

@@ -340,7 +340,12 @@ impl Lane {
             if node == self.shared.identity.node {
                 let durability = session.place.table.options.durability;
                 let ticket = Ticket { lane: self.number, id };
-                self.shared.replica.submit(WriteJob { record: record.bytes, durability, deadline, ticket });
+                let job = WriteJob { record: record.bytes, durability, deadline, ticket };
+                if let Err((reason, text)) = self.shared.replica.submit(job) {
+                    tracing::debug!(reason = text, "the own replica refused a repair");
+                    events.push(Event::Failed(node, reason));
+                    return;
+                }
                 continue;
             }
             let operation = v1::PeerOperation {

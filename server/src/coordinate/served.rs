@@ -8,7 +8,7 @@ use bytes::Bytes;
 use trefoil::codec::Record;
 use trefoil::codec::mutation::decode_mutation;
 use trefoil::coordinator::FailureReason;
-use trefoil::model::{Instant, NodeId, Target};
+use trefoil::model::{Durability, Instant, NodeId, ReadCommand, Target};
 use trefoil_proto::convert::peer as convert;
 use trefoil_proto::v1;
 use trefoil_proto::v1::peer_operation::Op as Operation;
@@ -17,13 +17,40 @@ use trefoil_proto::v1::peer_reply::Result as Reply;
 use super::ops::Op;
 use super::{Lane, failure, request};
 use crate::clock;
-use crate::peers::{ReplyQueue, epoch_to_proto};
+use crate::peers::{ReplyQueue, epoch_from_proto, epoch_to_proto};
 use crate::replica::{Completion, Outcome, Ticket, WriteJob};
 
 /// Work of the own replica for a peer.
 pub(super) struct Served {
     replies: ReplyQueue,
     id: u64,
+}
+
+/// What a peer asked, and by when.
+pub(super) struct Asked {
+    peer: NodeId,
+    placement: u64,
+    pub(super) deadline: Instant,
+    pub(super) work: Work,
+    served: Served,
+}
+
+/// What is to be done.
+pub(super) enum Work {
+    /// A record to be logged.
+    Write(Bytes),
+    /// A read of the own data.
+    Read(Arc<ReadCommand>),
+    /// A mutation to be coordinated.
+    Forward(v1::MutateRequest, u32),
+}
+
+/// Why it is not done.
+enum Obstacle {
+    /// It cannot be.
+    Refused(Reply),
+    /// This node does not know the table yet.
+    UnknownTable,
 }
 
 impl Served {
@@ -37,105 +64,109 @@ impl Lane {
     pub fn serve(self: &Arc<Self>, peer: NodeId, operation: v1::PeerOperation, replies: &ReplyQueue) {
         let deadline = clock::after(Duration::from_millis(u64::from(operation.timeout_ms)));
         let served = Served { replies: replies.clone(), id: operation.id };
-        let refused = match operation.op {
-            Some(Operation::Write(record)) => self.serve_write(record, operation.placement, deadline, served),
-            Some(Operation::Read(read)) => self.serve_read(read, operation.placement, deadline, served),
-            Some(Operation::Forward(forward)) => self.serve_forward(forward, deadline, served),
-            None => Err((served, failed(FailureReason::Malformed, "the operation is empty or of a later protocol"))),
-        };
-        if let Err((served, reply)) = refused {
-            if let Reply::Failure(failure) = &reply {
-                tracing::debug!(peer = peer.0, reason = failure.message, "refused an operation of a peer");
-            }
-            served.reply(reply);
+        match work(operation.op) {
+            Ok(work) => self.try_serve(Asked { peer, placement: operation.placement, deadline, work, served }),
+            Err(reply) => refuse(peer, &served, reply),
         }
     }
 
-    fn serve_write(
-        &self,
-        record: Bytes,
-        placement: u64,
-        deadline: Instant,
-        served: Served,
-    ) -> Result<(), (Served, Reply)> {
+    /// Begins what a peer asked, or puts it aside until this node knows the table.
+    pub(super) fn try_serve(self: &Arc<Self>, asked: Asked) {
+        let checked = match &asked.work {
+            Work::Write(record) => self.check_write(record, asked.placement),
+            // Reads wait for no fsync: any mode does.
+            Work::Read(command) => self.check_read(command, asked.placement).map(|()| Durability::Commit),
+            Work::Forward(mutate, _) => self.check_forward(mutate, asked.peer).map(|()| Durability::Commit),
+        };
+        match checked {
+            Ok(durability) => self.begin_served(asked, durability),
+            Err(Obstacle::Refused(reply)) => refuse(asked.peer, &asked.served, reply),
+            Err(Obstacle::UnknownTable) => {
+                if let Err(asked) = self.early.lock().put_aside(asked) {
+                    refuse(asked.peer, &asked.served, self.stale(0));
+                }
+            }
+        }
+    }
+
+    /// Begins what was asked too early if the metadata have come since, and gives up what has waited to its deadline.
+    pub(super) fn serve_early(self: &Arc<Self>) {
+        let (again, late) = self.early.lock().take(self.shared.cluster.load().epoch(), clock::now());
+        for asked in again {
+            self.try_serve(asked);
+        }
+        for asked in late {
+            refuse(asked.peer, &asked.served, self.stale(0));
+        }
+    }
+
+    fn begin_served(self: &Arc<Self>, asked: Asked, durability: Durability) {
+        let Asked { deadline, work, served, .. } = asked;
+        if let Work::Forward(mutate, hops) = work {
+            return self.mutate(mutate, deadline, request::Reply::Peer(served.replies, served.id), hops);
+        }
+        let id = self.ops.lock().insert(Op::Served(served));
+        let ticket = Ticket { lane: self.number, id };
+        let done = match work {
+            Work::Write(record) => {
+                self.shared.replica.submit(WriteJob { record, durability, deadline, ticket }).err().map(Err)
+            }
+            Work::Read(command) => self.shared.replica.read(&command, deadline, ticket),
+            Work::Forward(..) => None,
+        };
+        match done {
+            Some(Ok(page)) => self.served_done(id, Outcome::Read(page)),
+            Some(Err((reason, text))) => self.served_done(id, Outcome::Failed(reason, text)),
+            None => {}
+        }
+    }
+
+    fn check_write(&self, record: &Bytes, placement: u64) -> Result<Durability, Obstacle> {
         // Every byte is looked at before it is logged: what cannot be decoded must not get into the log.
-        let checked = Record::decode(record).and_then(|record| {
+        let checked = Record::decode(record.clone()).and_then(|record| {
             let parts = decode_mutation(record.mutation.clone())?;
             Ok((record, parts))
         });
-        let (record, parts) = match checked {
-            Ok(checked) => checked,
-            Err(error) => return Err((served, failed(FailureReason::Malformed, error.to_string()))),
-        };
-        if record.bytes.len() > self.shared.limits.mutation_bytes_max {
-            return Err((served, failed(FailureReason::Malformed, "the record is larger than this node takes")));
-        }
+        let (record, parts) =
+            checked.map_err(|error| Obstacle::Refused(failed(FailureReason::Malformed, error.to_string())))?;
         let state = self.shared.cluster.load();
-        let vnode = state.ring().vnode_bits().vnode(parts.key.token());
-        if placement != state.ring().placement(vnode) {
-            return Err((served, self.stale(state.ring().placement(vnode))));
-        }
-        if let Err(ahead) = self.shared.naming.observe(record.stamp) {
-            let text = format!("the stamp lies {} ms ahead of this node's clock", ahead.0 / 1_000);
-            return Err((served, failed(FailureReason::Clock, text)));
+        let own = state.ring().placement(state.ring().vnode_bits().vnode(parts.key.token()));
+        if placement != own {
+            return Err(Obstacle::Refused(self.stale(own)));
         }
         let durability = match state.table(parts.table) {
             Some(table) => table.options.durability,
-            // A mutation of a dropped table is received without effect; of a table not known yet, after the metadata.
-            None if state.is_dropped(parts.table) => trefoil::model::Durability::Commit,
-            None => return Err((served, self.stale(0))),
+            // A mutation of a dropped table is received without effect.
+            None if state.is_dropped(parts.table) => Durability::Commit,
+            None => return Err(Obstacle::UnknownTable),
         };
-        let id = self.ops.lock().insert(Op::Served(served));
-        let ticket = Ticket { lane: self.number, id };
-        self.shared.replica.submit(WriteJob { record: record.bytes, durability, deadline, ticket });
-        Ok(())
+        if let Err(ahead) = self.shared.naming.observe(record.stamp) {
+            let text = format!("the stamp lies {} ms ahead of this node's clock", ahead.0 / 1_000);
+            return Err(Obstacle::Refused(failed(FailureReason::Clock, text)));
+        }
+        Ok(durability)
     }
 
-    fn serve_read(
-        &self,
-        read: v1::ReadOperation,
-        placement: u64,
-        deadline: Instant,
-        served: Served,
-    ) -> Result<(), (Served, Reply)> {
-        let command = match convert::read_command(read) {
-            Ok(command) => Arc::new(command),
-            Err(error) => return Err((served, failed(FailureReason::Malformed, error.to_string()))),
-        };
+    fn check_read(&self, command: &ReadCommand, placement: u64) -> Result<(), Obstacle> {
         let state = self.shared.cluster.load();
-        if state.table(command.table).is_none() {
-            return Err((served, self.stale(0)));
-        }
         let own = match &command.target {
             Target::Partition(key) => state.ring().placement(state.ring().vnode_bits().vnode(key.token())),
             Target::Scan(range) => state.ring().placement_in(*range),
         };
-        if placement != own {
-            return Err((served, self.stale(own)));
+        match state.table(command.table) {
+            Some(_) if placement == own => Ok(()),
+            None if !state.is_dropped(command.table) => Err(Obstacle::UnknownTable),
+            _ => Err(Obstacle::Refused(self.stale(own))),
         }
-        let id = self.ops.lock().insert(Op::Served(served));
-        if let Some(result) = self.shared.replica.read(&command, deadline, Ticket { lane: self.number, id }) {
-            let outcome = match result {
-                Ok(page) => Outcome::Read(page),
-                Err((reason, text)) => Outcome::Failed(reason, text),
-            };
-            self.served_done(id, outcome);
-        }
-        Ok(())
     }
 
-    fn serve_forward(
-        self: &Arc<Self>,
-        forward: v1::ForwardedRequest,
-        deadline: Instant,
-        served: Served,
-    ) -> Result<(), (Served, Reply)> {
-        let Some(v1::pipe_operation::Op::Mutate(mutate)) = forward.operation.and_then(|operation| operation.op) else {
-            return Err((served, failed(FailureReason::Malformed, "only mutations are handed on")));
-        };
-        let reply = request::Reply::Peer(served.replies, served.id);
-        self.mutate(mutate, deadline, reply, forward.hops);
-        Ok(())
+    /// A client names tables by name: one that is not known may be one that only the peer knows.
+    fn check_forward(&self, mutate: &v1::MutateRequest, peer: NodeId) -> Result<(), Obstacle> {
+        let Some(table) = mutate.mutation.as_ref().and_then(|mutation| mutation.table.as_ref()) else { return Ok(()) };
+        let state = self.shared.cluster.load();
+        let is_known = state.table_named(&table.keyspace, &table.name).is_some();
+        let is_behind = || self.shared.peers.epoch_of(peer).is_some_and(|epoch| epoch > state.epoch());
+        if !is_known && is_behind() { Err(Obstacle::UnknownTable) } else { Ok(()) }
     }
 
     fn stale(&self, placement: u64) -> Reply {
@@ -170,7 +201,12 @@ impl Lane {
                 tracing::debug!(peer = peer.0, reason = failure.message, "a peer refused an operation");
                 self.on_failure(id, peer, failure::reason_of(&failure));
             }
-            Some(Reply::Stale(_)) => self.on_failure(id, peer, FailureReason::Stale),
+            Some(Reply::Stale(stale)) => {
+                if let Some(epoch) = stale.epoch {
+                    self.shared.peers.told(peer, epoch_from_proto(&epoch));
+                }
+                self.on_failure(id, peer, FailureReason::Stale);
+            }
             None => self.on_failure(id, peer, FailureReason::Malformed),
         }
     }
@@ -215,6 +251,26 @@ impl Lane {
         self.read_expired(id);
         self.forward_expired(id);
     }
+}
+
+fn work(operation: Option<Operation>) -> Result<Work, Reply> {
+    match operation {
+        Some(Operation::Write(record)) => Ok(Work::Write(record)),
+        Some(Operation::Read(read)) => match convert::read_command(read) {
+            Ok(command) => Ok(Work::Read(Arc::new(command))),
+            Err(error) => Err(failed(FailureReason::Malformed, error.to_string())),
+        },
+        Some(Operation::Forward(forward)) => match forward.operation.and_then(|operation| operation.op) {
+            Some(v1::pipe_operation::Op::Mutate(mutate)) => Ok(Work::Forward(mutate, forward.hops)),
+            _ => Err(failed(FailureReason::Malformed, "only mutations are handed on")),
+        },
+        None => Err(failed(FailureReason::Malformed, "the operation is empty or of a later protocol")),
+    }
+}
+
+fn refuse(peer: NodeId, served: &Served, reply: Reply) {
+    tracing::debug!(peer = peer.0, ?reply, "refused an operation of a peer");
+    served.reply(reply);
 }
 
 fn failed(reason: FailureReason, text: impl Into<String>) -> Reply {

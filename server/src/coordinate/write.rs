@@ -168,7 +168,11 @@ impl Lane {
             if node == self.shared.identity.node {
                 let ticket = Ticket { lane: self.number, id };
                 let durability = place.table.options.durability;
-                self.shared.replica.submit(WriteJob { record: record.bytes.clone(), durability, deadline, ticket });
+                let job = WriteJob { record: record.bytes.clone(), durability, deadline, ticket };
+                if let Err((reason, text)) = self.shared.replica.submit(job) {
+                    tracing::debug!(reason = text, "the own replica refused a write");
+                    self.write_failed(id, node, reason);
+                }
                 continue;
             }
             let operation = v1::PeerOperation {

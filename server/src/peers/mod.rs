@@ -28,7 +28,7 @@ use trefoil_proto::v1;
 use crate::clock;
 
 pub use link::{Link, LinkEvents, run_link};
-pub use queue::{ITEM_BYTES_MAX, ReplyQueue};
+pub use queue::{ITEM_BYTES_MAX, OutgoingReplies, ReplyQueue};
 pub use rpc::{Caller, PeerClient};
 pub use serve::{PeerEvents, PeerService};
 

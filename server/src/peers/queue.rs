@@ -229,7 +229,7 @@ impl Stream for Outgoing {
 }
 
 /// An [`Outgoing`] as the answering side's stream, which may not fail.
-pub struct OutgoingReplies(pub Outgoing);
+pub struct OutgoingReplies(Outgoing);
 
 impl Stream for OutgoingReplies {
     type Item = Result<PeerMessage, tonic::Status>;
@@ -250,6 +250,12 @@ impl Drop for OutgoingReplies {
 pub struct ReplyQueue(pub(super) Arc<Outbox>);
 
 impl ReplyQueue {
+    /// A queue and the stream that drains it, beginning with `first`.
+    pub fn open(first: PeerMessage) -> (ReplyQueue, OutgoingReplies) {
+        let outbox = Arc::new(Outbox::default());
+        (ReplyQueue(outbox.clone()), OutgoingReplies(Outgoing::new(first, outbox)))
+    }
+
     /// Sends a reply with whatever else is ready; dropped if the stream is gone.
     pub fn send(&self, reply: PeerReply) {
         self.0.reply(reply);

@@ -12,7 +12,7 @@ use trefoil::model::NodeId;
 use trefoil_proto::v1;
 use trefoil_proto::v1::peer_server::Peer;
 
-use super::queue::{Outbox, Outgoing, OutgoingReplies, ReplyQueue};
+use super::queue::{Outbox, ReplyQueue};
 use super::{PROTOCOL_MAX, PROTOCOL_MIN, epoch_from_proto, link};
 use crate::clock;
 
@@ -64,11 +64,10 @@ impl<E: PeerEvents> Peer for PeerService<E> {
             let text = format!("the cluster has no node {} as far as node {} knows", theirs.node_id, ours.node_id);
             return Err(Status::failed_precondition(text));
         }
-        let outbox = Arc::new(Outbox::default());
         let hello = v1::PeerMessage { hello: Some(ours), ..v1::PeerMessage::default() };
-        let outgoing = Outgoing::new(hello, outbox.clone());
-        tokio::spawn(serve(self.events.clone(), NodeId(theirs.node_id), messages, outbox, self.stop.clone()));
-        Ok(Response::new(Box::pin(OutgoingReplies(outgoing))))
+        let (replies, outgoing) = ReplyQueue::open(hello);
+        tokio::spawn(serve(self.events.clone(), NodeId(theirs.node_id), messages, replies, self.stop.clone()));
+        Ok(Response::new(Box::pin(outgoing)))
     }
 
     async fn call(&self, request: Request<v1::CallRequest>) -> Result<Response<v1::CallResponse>, Status> {
@@ -93,14 +92,14 @@ async fn serve<E: PeerEvents>(
     events: Arc<E>,
     peer: NodeId,
     mut messages: Streaming<v1::PeerMessage>,
-    outbox: Arc<Outbox>,
+    replies: ReplyQueue,
     mut stop: watch::Receiver<bool>,
 ) {
-    let replies = ReplyQueue(outbox.clone());
+    let outbox = &replies.0;
     let mut pings = tokio::time::interval(link::PING_INTERVAL);
     loop {
         tokio::select! {
-            message = next_message(&mut messages, &outbox) => match message {
+            message = next_message(&mut messages, outbox) => match message {
                 Ok(Some(message)) => {
                     if let Some(epoch) = message.ping.and_then(|ping| ping.epoch) {
                         events.told(peer, epoch_from_proto(&epoch));

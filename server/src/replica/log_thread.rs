@@ -13,7 +13,7 @@ use trefoil::model::Durability;
 use trefoil::store::Store;
 
 use super::background::Background;
-use super::{Completions, Outbox, Outcome, WriteJob, refusal};
+use super::{Completions, Outbox, Outcome, Refusal, WriteJob, refusal};
 use crate::clock;
 
 /// Longest time that records of `periodic` tables wait for their fsync. The documented bound is 10 s; this leaves room.
@@ -22,8 +22,11 @@ const PERIODIC_SYNC: Duration = Duration::from_secs(5);
 /// How long to wait for a flush before looking at deadlines again.
 const BUSY_WAIT: Duration = Duration::from_millis(20);
 
-/// Records that wait for the log thread. Bounded by the admission of requests, not here: an admitted write is not refused
-/// for want of room in a queue.
+/// Bytes of records that may wait for the log thread: what it writes in some tenths of a second. While it waits for a
+/// flush, the writes of all coordinators gather here, and those that were given up are only dropped when it goes on.
+const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// Records that wait for the log thread.
 #[derive(Default)]
 pub(super) struct LogQueue {
     state: Mutex<State>,
@@ -34,6 +37,7 @@ pub(super) struct LogQueue {
 #[derive(Default)]
 struct State {
     jobs: Vec<WriteJob>,
+    bytes: usize,
     closed: bool,
 }
 
@@ -44,13 +48,21 @@ enum Wake {
 }
 
 impl LogQueue {
-    pub(super) fn push(&self, job: WriteJob) {
+    pub(super) fn push(&self, job: WriteJob) -> Result<(), Refusal> {
         let mut state = self.state.lock();
+        if state.closed {
+            return Err((FailureReason::Storage, "the node is stopping".to_owned()));
+        }
+        if state.bytes >= QUEUE_BYTES_MAX {
+            return Err((FailureReason::Overloaded, format!("{} records wait for the log", state.jobs.len())));
+        }
+        state.bytes += job.record.len();
         state.jobs.push(job);
         self.len.store(state.jobs.len(), Ordering::Relaxed);
         if state.jobs.len() == 1 {
             self.ready.notify_one();
         }
+        Ok(())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -69,6 +81,7 @@ impl LogQueue {
             self.ready.wait_for(&mut state, patience);
         }
         self.len.store(0, Ordering::Relaxed);
+        state.bytes = 0;
         match (state.jobs.is_empty(), state.closed) {
             (false, _) => Wake::Jobs(std::mem::take(&mut state.jobs)),
             (true, true) => Wake::Closed,
@@ -196,3 +209,6 @@ impl LogThread {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,9 @@ pub struct WriteJob {
     pub ticket: Ticket,
 }
 
+/// Why the replica does not do something, as a coordinator is told, and for people.
+pub type Refusal = (FailureReason, String);
+
 /// Where completions of one lane go: each message holds all that became ready together.
 pub type Completions = mpsc::UnboundedSender<Vec<Completion>>;
 
@@ -82,7 +85,16 @@ pub struct Replica {
     readers: Arc<ReaderQueue>,
     flushing: Arc<Background>,
     compacting: Arc<Background>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Threads>,
+}
+
+/// In the order in which they end.
+#[derive(Default)]
+struct Threads {
+    /// They end once what is queued for them is done.
+    working: Vec<JoinHandle<()>>,
+    /// The log thread may be waiting for room that only the flushing one makes: that one ends after it.
+    background: Vec<JoinHandle<()>>,
 }
 
 impl Replica {
@@ -91,10 +103,13 @@ impl Replica {
         let log = Arc::new(LogQueue::default());
         let readers = Arc::new(ReaderQueue::default());
         let (flushing, compacting) = (Arc::new(Background::default()), Arc::new(Background::default()));
-        let mut threads = vec![log_thread::start(log.clone(), store.clone(), flushing.clone(), lanes.clone())?];
-        threads.extend(readers::start(&readers, &store, &lanes)?);
-        threads.push(background::start("flush", flushing.clone(), store.clone(), background::flush)?);
-        threads.push(background::start("compaction", compacting.clone(), store.clone(), background::compact)?);
+        let mut working = vec![log_thread::start(log.clone(), store.clone(), flushing.clone(), lanes.clone())?];
+        working.extend(readers::start(&readers, &store, &lanes)?);
+        let background = vec![
+            background::start("flush", flushing.clone(), store.clone(), background::flush)?,
+            background::start("compaction", compacting.clone(), store.clone(), background::compact)?,
+        ];
+        let threads = Threads { working, background };
         Ok(Replica { store, log, readers, flushing, compacting, threads: Mutex::new(threads) })
     }
 
@@ -103,18 +118,13 @@ impl Replica {
         &self.store
     }
 
-    /// Queues a write; its [`Completion`] comes to the ticket's lane. Never blocks.
-    pub fn submit(&self, job: WriteJob) {
-        self.log.push(job);
+    /// Queues a write; its [`Completion`] comes to the ticket's lane, unless it is refused at once. Never blocks.
+    pub fn submit(&self, job: WriteJob) -> Result<(), Refusal> {
+        self.log.push(job)
     }
 
     /// Reads from memory at once, or queues the read for a reader thread (`None`): then its completion comes later.
-    pub fn read(
-        &self,
-        command: &Arc<ReadCommand>,
-        deadline: Instant,
-        ticket: Ticket,
-    ) -> Option<Result<Page, (FailureReason, String)>> {
+    pub fn read(&self, command: &Arc<ReadCommand>, deadline: Instant, ticket: Ticket) -> Option<Result<Page, Refusal>> {
         match self.store.read(command, Access::CachedOnly) {
             Ok(page) => Some(Ok(page)),
             Err(Error::NotCached) => {
@@ -137,22 +147,26 @@ impl Replica {
 
     /// Stops the threads after what was queued, and flushes everything. Blocks. Queued work is finished, not dropped.
     pub fn stop(&self) -> Result<(), Error> {
+        let threads = std::mem::take(&mut *self.threads.lock());
         self.log.close();
         self.readers.close();
-        self.flushing.close();
         self.compacting.close();
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a replica thread panicked");
-            }
-        }
+        threads.working.into_iter().for_each(join);
+        self.flushing.close();
+        threads.background.into_iter().for_each(join);
         self.store.flush(None)?;
         self.store.close()
     }
 }
 
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a replica thread panicked");
+    }
+}
+
 /// A core error as what a coordinator is told.
-pub fn refusal(error: &Error) -> (FailureReason, String) {
+pub fn refusal(error: &Error) -> Refusal {
     let reason = match (error, error.class()) {
         (Error::UnknownTable { .. }, _) => FailureReason::Stale,
         (_, Class::Retry) => FailureReason::Overloaded,

@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod asking;
 mod site;
 
 use std::time::Duration;
 
 use tonic::Code;
+use trefoil::metadata::Entry;
+use trefoil::model::DropTable;
 use trefoil_proto::v1;
 use trefoil_proto::v1::Consistency;
 use trefoil_proto::v1::peer_operation::Op;
@@ -14,6 +17,7 @@ use trefoil_proto::v1::peer_reply::Result as PeerResult;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 use trefoil_proto::v1::pipe_operation::Op as Operation;
 
+use asking::Asking;
 use site::{Site, error_of, multi_get, write};
 
 const LONG: Duration = Duration::from_secs(15);
@@ -92,7 +96,6 @@ async fn a_write_is_answered_by_its_deadline_and_its_outcome_is_unknown() {
     let site = Site::new().await;
     let answer = site.ask(write("all", 1, Consistency::Quorum), Duration::from_millis(50)).await;
     assert_eq!(error_of(&answer), (Code::DeadlineExceeded, v1::Outcome::Unknown));
-    site::eventually(|| site.lane.is_idle()).await;
     assert_eq!(site.lane.shared().admission.requests(), 0);
     let within = |operation: &v1::PeerOperation| (1..=50).contains(&operation.timeout_ms);
     assert!(site.peers.iter().all(|peer| peer.peer.asked.lock().iter().all(within)));
@@ -104,4 +107,47 @@ async fn a_write_is_acknowledged_at_its_level() {
     site.peers[1].does(|op| matches!(op, Op::Write(_)).then(|| PeerResult::Acknowledged(v1::Acknowledged {})));
     let answer = site.ask(write("all", 1, Consistency::Quorum), LONG).await;
     assert!(matches!(answer, Answer::Write(_)), "{answer:?}");
+}
+
+/// One node learnt of a table before another: what it sends at once waits there for the metadata.
+#[tokio::test]
+async fn what_comes_before_its_table_is_served_once_the_table_is_there() {
+    let site = Site::new().await;
+    let entry = site::create_table("all", "later");
+    let mut asking = Asking::new(&site.lane, site.after(&entry));
+    asking.write(1, "later", 1, LONG);
+    asking.read(2, "later", 1, LONG);
+    asking.write(3, "later", 2, Duration::from_millis(30));
+    let late = asking.reply().await;
+    assert!(matches!((late.id, &late.result), (3, Some(PeerResult::Stale(_)))), "{late:?}");
+    site.apply(&entry);
+    let mut served = [asking.reply().await, asking.reply().await];
+    served.sort_by_key(|reply| reply.id);
+    assert!(matches!(served[0].result, Some(PeerResult::Acknowledged(_))), "{served:?}");
+    assert!(matches!(served[1].result, Some(PeerResult::Page(_))), "{served:?}");
+    assert!(site.lane.serves_nobody());
+}
+
+#[tokio::test]
+async fn what_is_asked_of_a_dropped_table_does_not_wait() {
+    let site = Site::new().await;
+    let mut asking =
+        Asking::new(&site.lane, trefoil::metadata::ClusterState::clone(&site.lane.shared().cluster.load()));
+    let drop = DropTable { keyspace: "all".into(), name: "t".into(), if_exists: false };
+    site.apply(&Entry::DropTable(drop));
+    asking.write(1, "t", 1, LONG);
+    asking.read(2, "t", 1, LONG);
+    let mut replies = [asking.reply().await, asking.reply().await];
+    replies.sort_by_key(|reply| reply.id);
+    assert!(matches!(replies[0].result, Some(PeerResult::Acknowledged(_))), "received without effect: {replies:?}");
+    assert!(matches!(replies[1].result, Some(PeerResult::Stale(_))), "{replies:?}");
+}
+
+/// B115 and its kind: a refusal by the own log is a failed replica like any other, not a write that hangs.
+#[tokio::test]
+async fn a_write_after_the_log_has_stopped_is_answered_at_once() {
+    let site = Site::new().await;
+    site.lane.shared().replica.stop().unwrap();
+    let answer = site.ask(write("all", 1, Consistency::All), LONG).await;
+    assert_eq!(error_of(&answer), (Code::Aborted, v1::Outcome::Unknown));
 }

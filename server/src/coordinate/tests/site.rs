@@ -35,7 +35,7 @@ use crate::replica::Replica;
 use crate::runtime::LaneRuntime;
 
 /// Longest wait for anything in a test.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The node whose lane is tested.
 pub const OWN: NodeId = NodeId(1);
@@ -157,9 +157,14 @@ impl Site {
         answer(self.begin(operation, timeout)).await
     }
 
+    /// The metadata as they will be after an entry.
+    pub fn after(&self, entry: &Entry) -> ClusterState {
+        changed(&self.lane.shared().cluster.load(), entry)
+    }
+
     /// The node's metadata change by an entry; the store follows.
     pub fn apply(&self, entry: &Entry) {
-        let next = changed(&self.lane.shared().cluster.load(), entry);
+        let next = self.after(entry);
         self.lane.shared().replica.store().set_tables(&specs(&next)).unwrap();
         self.lane.shared().cluster.store(Arc::new(next));
     }
@@ -168,7 +173,8 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
-        self.lane.shared().replica.stop().unwrap();
+        // An error says that the test has stopped it.
+        let _ = self.lane.shared().replica.stop();
     }
 }
 
