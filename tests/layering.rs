@@ -52,6 +52,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("proto", &["trefoil"]),
     ("client", &["trefoil", "trefoil-proto"]),
     ("server", &["trefoil", "trefoil-proto", "trefoil-client"]),
+    ("tests/bench", &["trefoil", "trefoil-proto", "trefoil-client"]),
 ];
 
 /// Where the server may name the client: it runs a cluster of children for developers and talks to it as a client does.

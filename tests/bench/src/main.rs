@@ -1,0 +1,125 @@
+//! `trefoil-bench`: what Trefoil costs, beside what this machine gives to a program that does the least possible.
+//!
+//! ```text
+//!   cargo run --release -p trefoil-bench -- report            all of it, into docs/performance.md
+//!   cargo run --release -p trefoil-bench -- report --short    half a minute of it, to see that it runs
+//!   valgrind --tool=callgrind target/release/trefoil-bench fixed write     instructions, which repeat exactly
+//! ```
+//!
+//! Two things are compared only within one run, in alternating rounds, and as CPU for each operation of every process
+//! involved. The page `docs/performance.md` says what that means.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command for people")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+mod cluster;
+mod cpu;
+mod data;
+mod engine;
+mod fixed;
+mod machine;
+mod measure;
+mod plan;
+mod report;
+mod sample;
+mod yardstick;
+
+/// As in the binaries that are measured.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measurements end at the first thing that is not as expected; there is nothing to tell apart.
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// Measures Trefoil against yardsticks of the same machine and run.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measures, prints tables, and rewrites the measured part of docs/performance.md.
+    Report {
+        /// Half a minute instead of four, for a look whether it runs; writes no file unless told to.
+        #[arg(long)]
+        short: bool,
+        /// Also write everything as JSON into this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// The page to rewrite between its marks; docs/performance.md unless it is a short run.
+        #[arg(long)]
+        docs: Option<PathBuf>,
+        /// Only the parts named.
+        #[arg(long, value_enum, value_delimiter = ',')]
+        only: Vec<Part>,
+    },
+    /// A cluster that is kept busy with one thing, for a profiler: the processes are printed when it begins.
+    Busy {
+        /// With what.
+        #[arg(value_enum)]
+        what: measure::Busy,
+        /// Callers.
+        #[arg(long, default_value_t = 256)]
+        in_flight: usize,
+        /// How long.
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+    },
+    /// A fixed amount of work on one thread without sockets, to count instructions.
+    Fixed {
+        /// Which.
+        #[arg(value_enum)]
+        work: fixed::Work,
+    },
+}
+
+/// A part of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// The ceiling of gRPC.
+    Grpc,
+    /// Log, memtable and store.
+    Engine,
+    /// Three zones and a client.
+    Cluster,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Report { short, json, docs, only } => report(short, json, docs, &only),
+        Command::Busy { what, in_flight, seconds } => {
+            let plan = plan::Plan { cluster_window: Duration::from_secs(seconds), ..plan::Plan::full() };
+            measure::keep_busy(&plan, what, in_flight)
+        }
+        Command::Fixed { work } => fixed::run(work),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn report(short: bool, json: Option<PathBuf>, docs: Option<PathBuf>, only: &[Part]) -> Result<()> {
+    let plan = if short { plan::Plan::short() } else { plan::Plan::full() };
+    let whole_run = !short && only.is_empty();
+    let docs = docs.or_else(|| whole_run.then(report::page));
+    let report = measure::run(&plan, only)?;
+    println!("{}", report.markdown());
+    if let Some(file) = json {
+        std::fs::write(file, format!("{:#}\n", report.json()))?;
+    }
+    match docs {
+        Some(file) => report.rewrite(&file),
+        None => Ok(()),
+    }
+}
