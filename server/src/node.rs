@@ -568,3 +568,6 @@ impl PeerRpc for AddressBook {
         Box::pin(async move { Ok(self.client.call(&self.caller(), address, kind, body, timeout).await?) })
     }
 }
+
+#[cfg(test)]
+mod tests;
