@@ -99,14 +99,10 @@ impl ReadSession {
 
 impl Lane {
     /// A page of a read.
-    pub(super) fn read(self: &Arc<Self>, request: v1::ReadRequest, deadline: Instant, reply: Reply) {
-        let permit = match self.shared.admission.admit(request.encoded_len()) {
-            Ok(permit) => permit,
-            Err(error) => return Request::new(Kind::Read, reply, deadline, Bytes::new(), None).fail(error),
-        };
-        let request_id = request.options.as_ref().map(|options| options.request_id.clone()).unwrap_or_default();
-        let under_way = Request::new(Kind::Read, reply, deadline, request_id, Some(permit));
-        match self.plan_read(request) {
+    pub(super) fn read(self: &Arc<Self>, mut request: v1::ReadRequest, deadline: Instant, reply: Reply) {
+        let (size, options) = (request.encoded_len(), request.options.take());
+        let Some((under_way, options)) = self.admit(Kind::Read, size, options, deadline, reply) else { return };
+        match self.plan_read(request, &options) {
             Ok(plan) => {
                 let session = Box::new(plan.begin(under_way));
                 self.run(session);
@@ -115,9 +111,8 @@ impl Lane {
         }
     }
 
-    fn plan_read(&self, mut request: v1::ReadRequest) -> Result<Plan, v1::Error> {
-        let options = request.options.take().unwrap_or_default();
-        let level = failure::level(&options)?;
+    fn plan_read(&self, mut request: v1::ReadRequest, options: &v1::Options) -> Result<Plan, v1::Error> {
+        let level = failure::level(options)?;
         // An observed stamp that is not credible is no reason to refuse a read.
         let _ = self.shared.naming.observe(Stamp(options.observed_stamp));
         let place = self.place(request.table.take().as_ref())?;

@@ -10,11 +10,15 @@ use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 use trefoil_proto::v1::pipe_operation::Op as Operation;
 
+use super::Lane;
 use super::admission::Permit;
 use super::pipe::AnswerQueue;
 use crate::clock;
 use crate::metrics;
 use crate::peers::ReplyQueue;
+
+/// Bytes of the name that a request has in logs.
+const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// Requests that take longer are logged.
 const SLOW_US: u64 = 500_000;
@@ -111,6 +115,37 @@ impl Request {
     /// Answers with an error.
     pub fn fail(self, error: v1::Error) {
         self.finish(Answer::Error(error));
+    }
+}
+
+impl Lane {
+    /// Admits a request of `size` bytes, or answers that it is not taken.
+    pub(super) fn admit(
+        &self,
+        kind: Kind,
+        size: usize,
+        options: Option<v1::Options>,
+        deadline: Instant,
+        reply: Reply,
+    ) -> Option<(Request, v1::Options)> {
+        let options = options.unwrap_or_default();
+        let length = options.request_id.len();
+        let permit = match length <= REQUEST_ID_BYTES_MAX {
+            true => self.shared.admission.admit(size),
+            false => {
+                let reason = format!("request_id has {length} bytes, at most {REQUEST_ID_BYTES_MAX} are possible");
+                Err(v1::Error::invalid(v1::InvalidDetail::new(reason)))
+            }
+        };
+        match permit {
+            Ok(permit) => {
+                Some((Request::new(kind, reply, deadline, options.request_id.clone(), Some(permit)), options))
+            }
+            Err(error) => {
+                Request::new(kind, reply, deadline, Bytes::new(), None).fail(error);
+                None
+            }
+        }
     }
 }
 

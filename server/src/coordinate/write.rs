@@ -1,13 +1,13 @@
 //! Writes that this node coordinates.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use prost::Message;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::coordinator::{FailureReason, Requirement, WriteError, WriteOp, indices};
-use trefoil::model::{Instant, NodeId, PartitionKey, Stamp, Timestamp};
+use trefoil::model::{Instant, NodeId, PartitionKey, Stamp, TableId, Timestamp};
 use trefoil::ring::{Replica as RingReplica, Replicas};
 use trefoil_proto::convert::{key, mutation};
 use trefoil_proto::v1;
@@ -33,6 +33,12 @@ pub(super) struct Write {
     pub(super) deadline: Instant,
 }
 
+/// Where a mutation belongs.
+type Located = (Place, PartitionKey);
+
+/// The mutations of a batch that are one write, or the reason why they are none.
+type Part = (Result<Located, v1::Error>, v1::Mutation);
+
 impl Write {
     pub(super) fn waits_for(&self, node: NodeId) -> bool {
         self.index_of(node).is_some_and(|replica| self.op.outstanding() >> replica & 1 == 1)
@@ -55,50 +61,74 @@ impl Write {
 impl Lane {
     /// A mutation of one partition. `hops`: how often it has been handed on.
     pub(super) fn mutate(self: &Arc<Self>, request: v1::MutateRequest, deadline: Instant, reply: Reply, hops: u32) {
-        let permit = match self.shared.admission.admit(request.encoded_len()) {
-            Ok(permit) => permit,
-            Err(error) => return Request::new(Kind::Mutate, reply, deadline, Bytes::new(), None).fail(error),
+        let size = request.encoded_len();
+        let Some((under_way, options)) = self.admit(Kind::Mutate, size, request.options, deadline, reply) else {
+            return;
         };
-        let options = request.options.unwrap_or_default();
-        let request_id = options.request_id.clone();
-        let under_way = Request::new(Kind::Mutate, reply, deadline, request_id, Some(permit));
-        match request.mutation {
-            Some(mutation) => self.write_partition(mutation, options, under_way, hops),
-            None => under_way.fail(v1::Error::invalid(v1::InvalidDetail::new("the request has no mutation"))),
+        let Some(mutation) = request.mutation else {
+            return under_way.fail(v1::Error::invalid(v1::InvalidDetail::new("the request has no mutation")));
+        };
+        match self.locate(&mutation) {
+            Ok(located) => self.write_partition(located, mutation, options, under_way, hops),
+            Err(error) => under_way.fail(error),
         }
     }
 
     /// Mutations of several partitions: those of one partition of one table are one write.
     pub(super) fn batch(self: &Arc<Self>, request: v1::BatchRequest, deadline: Instant, reply: Reply) {
-        let permit = match self.shared.admission.admit(request.encoded_len()) {
-            Ok(permit) => permit,
-            Err(error) => return Request::new(Kind::Batch, reply, deadline, Bytes::new(), None).fail(error),
+        let size = request.encoded_len();
+        let Some((under_way, options)) = self.admit(Kind::Batch, size, request.options, deadline, reply) else {
+            return;
         };
-        let options = request.options.unwrap_or_default();
-        let request_id = options.request_id.clone();
-        let under_way = Request::new(Kind::Batch, reply, deadline, request_id.clone(), Some(permit));
         if request.mutations.is_empty() {
             return under_way.fail(v1::Error::invalid(v1::InvalidDetail::new("the batch has no mutations")));
         }
-        let (merged, parts) = group_by_partition(request.mutations);
-        let batch = Batch::new(under_way, parts);
-        for (part, mutation) in merged.into_iter().enumerate() {
-            let reply = Reply::Part(batch.clone(), part);
-            let part = Request::new(Kind::Mutate, reply, deadline, request_id.clone(), None);
-            self.write_partition(mutation, options.clone(), part, 0);
+        let (parts, part_of) = self.group_by_partition(request.mutations);
+        let batch = Batch::new(under_way, part_of);
+        for (number, (located, mutation)) in parts.into_iter().enumerate() {
+            let reply = Reply::Part(batch.clone(), number);
+            let part = Request::new(Kind::Mutate, reply, deadline, options.request_id.clone(), None);
+            match located {
+                Ok(located) => self.write_partition(located, mutation, options.clone(), part, 0),
+                Err(error) => part.fail(error),
+            }
         }
     }
 
-    fn write_partition(self: &Arc<Self>, mutation: v1::Mutation, options: v1::Options, request: Request, hops: u32) {
-        let planned = self.place(mutation.table.as_ref()).and_then(|place| {
-            let key = key::partition_key(mutation.partition.clone(), &place.table)
-                .map_err(|invalid| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name)))?;
-            Ok((place, key))
-        });
-        let (place, key) = match planned {
-            Ok(planned) => planned,
-            Err(error) => return request.fail(error),
-        };
+    /// Joins mutations of one partition of one table, however they name it; says of each mutation which part it is in.
+    fn group_by_partition(&self, mutations: Vec<v1::Mutation>) -> (Vec<Part>, Vec<usize>) {
+        let mut parts: Vec<Part> = Vec::with_capacity(mutations.len());
+        let mut by_key: HashMap<(TableId, PartitionKey), usize> = HashMap::new();
+        let mut part_of = Vec::with_capacity(mutations.len());
+        for mutation in mutations {
+            let located = self.locate(&mutation);
+            let known = located.as_ref().ok().map(|(place, key)| (place.table.id, key.clone()));
+            let part = known.map_or(parts.len(), |key| *by_key.entry(key).or_insert(parts.len()));
+            part_of.push(part);
+            match parts.get_mut(part) {
+                Some((_, joined)) => joined.changes.extend(mutation.changes),
+                None => parts.push((located, mutation)),
+            }
+        }
+        (parts, part_of)
+    }
+
+    /// The table and the partition that a mutation is for.
+    fn locate(&self, mutation: &v1::Mutation) -> Result<Located, v1::Error> {
+        let place = self.place(mutation.table.as_ref())?;
+        let key = key::partition_key(mutation.partition.clone(), &place.table)
+            .map_err(|invalid| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name)))?;
+        Ok((place, key))
+    }
+
+    fn write_partition(
+        self: &Arc<Self>,
+        (place, key): Located,
+        mutation: v1::Mutation,
+        options: v1::Options,
+        request: Request,
+        hops: u32,
+    ) {
         let replicas = place.state.ring().replicas(&place.keyspace, key.token());
         if !replicas.contains(self.shared.identity.node) {
             return self.forward(&place, &replicas, mutation, options, request, hops);
@@ -228,21 +258,4 @@ impl Lane {
 pub(super) fn timeout_ms(deadline: Instant) -> u32 {
     let left = Duration::from_micros(deadline.since_us(clock::now()));
     u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1)
-}
-
-/// Joins mutations of one partition of one table; says for each mutation which of the joined ones it is part of.
-fn group_by_partition(mutations: Vec<v1::Mutation>) -> (Vec<v1::Mutation>, Vec<usize>) {
-    let mut merged: Vec<v1::Mutation> = Vec::with_capacity(mutations.len());
-    let mut by_key: std::collections::HashMap<Vec<u8>, usize> = std::collections::HashMap::new();
-    let mut parts = Vec::with_capacity(mutations.len());
-    for mut mutation in mutations {
-        let changes = std::mem::take(&mut mutation.changes);
-        let part = *by_key.entry(mutation.encode_to_vec()).or_insert_with(|| {
-            merged.push(mutation);
-            merged.len() - 1
-        });
-        merged[part].changes.extend(changes);
-        parts.push(part);
-    }
-    (merged, parts)
 }

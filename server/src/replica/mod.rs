@@ -31,6 +31,10 @@ use background::Background;
 use log_thread::LogQueue;
 use readers::ReaderQueue;
 
+/// The largest record: what nodes can send each other. It is below half of the smallest log segment, beyond which the log
+/// would refuse the whole group that the record is in.
+const RECORD_BYTES_MAX: usize = trefoil_proto::MESSAGE_BYTES_MAX;
+
 /// Whom to tell: the lane and the operation that asked. Means nothing to the replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
@@ -120,6 +124,11 @@ impl Replica {
 
     /// Queues a write; its [`Completion`] comes to the ticket's lane, unless it is refused at once. Never blocks.
     pub fn submit(&self, job: WriteJob) -> Result<(), Refusal> {
+        let size = job.record.len();
+        if size > RECORD_BYTES_MAX {
+            let text = format!("the record takes {size} bytes, at most {RECORD_BYTES_MAX} are possible");
+            return Err((FailureReason::Malformed, text));
+        }
         self.log.push(job)
     }
 

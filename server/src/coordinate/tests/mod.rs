@@ -151,3 +151,67 @@ async fn a_write_after_the_log_has_stopped_is_answered_at_once() {
     let answer = site.ask(write("all", 1, Consistency::All), LONG).await;
     assert_eq!(error_of(&answer), (Code::Aborted, v1::Outcome::Unknown));
 }
+
+/// A batch is atomic within a partition: two mutations of one that name its table or key in two ways are one write.
+#[tokio::test]
+async fn mutations_of_one_partition_are_one_write_however_they_name_it() {
+    let site = Site::new().await;
+    for peer in &site.peers {
+        peer.does(|_| Some(PeerResult::Acknowledged(v1::Acknowledged {})));
+    }
+    let plain = site::mutation("all", 1, "a");
+    let mut raw = site::mutation("all", 1, "b");
+    raw.partition = vec![v1::Value { kind: Some(v1::value::Kind::Raw(vec![0, 0, 0, 1].into())) }];
+    let mut with_id = site::mutation("all", 1, "c");
+    let id = site.lane.shared().cluster.load().table_named("all", "t").unwrap().id;
+    with_id.table.as_mut().unwrap().id = trefoil_proto::convert::schema::table_id(id);
+    let mut wrong = site::mutation("all", 1, "d");
+    wrong.partition.clear();
+    let mutations = vec![plain, raw, wrong, with_id, site::mutation("all", 2, "e")];
+    let batch = v1::BatchRequest { options: site::options(Consistency::All), mutations };
+    let Answer::Batch(result) = site.ask(Operation::Batch(batch), LONG).await else { panic!("a batch was asked") };
+    let stamps: Vec<Option<i64>> = result
+        .items
+        .iter()
+        .map(|item| match &item.result {
+            Some(v1::batch_item::Result::Write(write)) => Some(write.stamp),
+            _ => None,
+        })
+        .collect();
+    assert!(stamps[0].is_some() && stamps[0] == stamps[1] && stamps[0] == stamps[3], "{stamps:?}");
+    assert!(stamps[2].is_none() && stamps[4].is_some() && stamps[4] != stamps[0], "{stamps:?}");
+    assert_eq!(site.peers[0].peer.asked.lock().len(), 2);
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_before_anything_is_sent() {
+    let site = Site::new().await;
+    let with = |options: v1::Options| {
+        let mutation = Some(site::mutation("all", 1, "v"));
+        Operation::Mutate(v1::MutateRequest { options: Some(options), mutation })
+    };
+    for options in [
+        v1::Options { consistency: 77, ..v1::Options::default() },
+        v1::Options { request_id: vec![b'x'; 65].into(), ..v1::Options::default() },
+    ] {
+        let answer = site.ask(with(options), LONG).await;
+        assert_eq!(error_of(&answer), (Code::InvalidArgument, v1::Outcome::NotApplied));
+    }
+    let mut read = multi_get("all", 0..1, Consistency::One);
+    read.paging_state = vec![7; 40].into();
+    let answer = site.ask(Operation::Read(read), LONG).await;
+    assert_eq!(error_of(&answer), (Code::InvalidArgument, v1::Outcome::NotApplied));
+    assert!(site.peers.iter().all(|peer| peer.peer.asked.lock().is_empty()));
+    assert_eq!(site.lane.shared().admission.requests(), 0);
+}
+
+/// A stamp that is not credible must not carry the clock away.
+#[tokio::test]
+async fn an_observed_stamp_of_the_far_future_changes_nothing() {
+    let site = Site::new().await;
+    let options = v1::Options { observed_stamp: i64::MAX, ..site::options(Consistency::One).unwrap() };
+    let mutation = Some(site::mutation("all", 1, "v"));
+    let request = v1::MutateRequest { options: Some(options), mutation };
+    let answer = site.ask(Operation::Mutate(request), LONG).await;
+    assert!(matches!(answer, Answer::Write(result) if result.stamp <= crate::clock::wall_us() + 500_000));
+}
