@@ -9,6 +9,7 @@ use trefoil_client::Client;
 use trefoil_proto::v1::Consistency::{All, One, Quorum};
 
 use crate::cluster::Cluster;
+use crate::door::Door;
 use crate::wait::until;
 
 /// How many times all nodes are killed, unless `TREFOIL_SOAK_ROUNDS` says otherwise.
@@ -20,22 +21,32 @@ const WRITERS: i64 = 12;
 /// Acknowledged writes after which all nodes are killed.
 const ACKNOWLEDGED_PER_ROUND: u64 = 150;
 
-/// Writers each own some keys and overwrite them with rising values at QUORUM until their node dies. Afterwards every key
-/// has the last value that was acknowledged, or a later one that was under way.
+/// What became of the writes of one key, whose values rise.
+#[derive(Debug, Clone, Copy, Default)]
+struct Written {
+    /// The last value that was acknowledged, and how many nodes had to have it.
+    acknowledged: i64,
+    copies: usize,
+    /// The last value that was sent.
+    sent: i64,
+}
+
+/// Writers each own some keys and overwrite them with rising values, at QUORUM and at ALL in turns, until their node dies.
+/// Afterwards as many nodes as the level promised have each key's last acknowledged value, or a later one that was under
+/// way.
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_writes_survive_kills_of_all_nodes() {
     let rounds = std::env::var("TREFOIL_SOAK_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     let mut cluster = Cluster::start(1).await;
-    // For each key the last value acknowledged, and the last one sent.
-    let mut written: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    let mut written: BTreeMap<i64, Written> = BTreeMap::new();
     for round in 0..rounds {
         let begun = std::time::Instant::now();
         let acknowledged = Arc::new(AtomicU64::new(0));
         let mut writers = JoinSet::new();
         for writer in 0..WRITERS {
-            let node = 1 + (writer % 3) as u32;
-            let first = written.get(&writer).map_or(1, |(_, sent)| sent + 1);
-            writers.spawn(write_until_refused(cluster.door(node), writer, first, round as i64, acknowledged.clone()));
+            let door = cluster.door(1 + (writer % 3) as u32);
+            let first = written.get(&writer).map_or(1, |known| known.sent + 1);
+            writers.spawn(write_until_refused(door, writer, first, round, acknowledged.clone()));
         }
         until("enough writes are acknowledged", async || {
             let count = acknowledged.load(Ordering::Relaxed);
@@ -43,41 +54,58 @@ async fn acknowledged_writes_survive_kills_of_all_nodes() {
         })
         .await;
         cluster.kill_all();
-        while let Some(kept) = writers.join_next().await {
-            for (key, (last, sent)) in kept.unwrap() {
+        while let Some(of_writer) = writers.join_next().await {
+            for (key, new) in of_writer.unwrap() {
                 let known = written.entry(key).or_default();
-                *known = (last.max(known.0), sent.max(known.1));
+                known.sent = new.sent;
+                if new.acknowledged > 0 {
+                    *known = new;
+                }
             }
         }
         cluster.start_all().await;
-        let reader = cluster.door(1 + (round % 3) as u32);
-        let found: BTreeMap<i64, i64> = reader.scan(Quorum).await.unwrap().into_iter().collect();
-        for (key, (last, sent)) in &written {
-            let value = found.get(key).copied().unwrap_or(0);
-            assert!((*last..=*sent).contains(&value), "round {round}, key {key}: {value}, not in {last}..={sent}");
-        }
+        check(&cluster, &written, round).await;
         println!("round {round}: {} keys, {:?}", written.len(), begun.elapsed());
     }
 }
 
-/// Key `writer` gets rising values, and every other write is of a key of its own. Ends with the first error: for each key
-/// the last value acknowledged and the last one sent.
+/// What each node has in its own files and log, and what they answer together.
+async fn check(cluster: &Cluster, written: &BTreeMap<i64, Written>, round: u64) {
+    let mut own = Vec::new();
+    for id in cluster.ids() {
+        own.push(cluster.door(id).scan(One).await.unwrap().into_iter().collect::<BTreeMap<i64, i64>>());
+    }
+    let reader = cluster.door(1 + (round % 3) as u32);
+    let together: BTreeMap<i64, i64> = reader.scan(Quorum).await.unwrap().into_iter().collect();
+    for (key, known) in written {
+        let values: Vec<i64> = own.iter().map(|rows| rows.get(key).copied().unwrap_or(0)).collect();
+        let holders = values.iter().filter(|value| **value >= known.acknowledged).count();
+        assert!(holders >= known.copies, "round {round}, key {key}: the nodes have {values:?}; {known:?}");
+        let value = together.get(key).copied().unwrap_or(0);
+        let possible = known.acknowledged..=known.sent;
+        assert!(possible.contains(&value), "round {round}, key {key}: {value} is read; {known:?}");
+    }
+}
+
+/// Every other write is of the key `writer`, the rest are of keys of their own. Ends with the first error.
 async fn write_until_refused(
-    door: crate::door::Door,
+    door: Door,
     writer: i64,
     first: i64,
-    round: i64,
+    round: u64,
     acknowledged: Arc<AtomicU64>,
-) -> BTreeMap<i64, (i64, i64)> {
-    let mut kept = BTreeMap::new();
+) -> BTreeMap<i64, Written> {
+    let (level, copies) = if round % 2 == 0 { (Quorum, 2) } else { (All, 3) };
+    let mut kept: BTreeMap<i64, Written> = BTreeMap::new();
     for value in first.. {
-        let key = if value % 2 == 0 { writer } else { (round + 1) * 1_000_000 + writer * 10_000 + value % 10_000 };
-        let known = kept.entry(key).or_insert((0, 0));
-        known.1 = value;
-        if door.write(key, value, Quorum).await.is_err() {
+        let own = (round as i64 + 1) * 1_000_000 + writer * 10_000 + value % 10_000;
+        let key = if value % 2 == 0 { writer } else { own };
+        let known = kept.entry(key).or_default();
+        known.sent = value;
+        if door.write(key, value, level).await.is_err() {
             break;
         }
-        known.0 = value;
+        *known = Written { acknowledged: value, copies, sent: value };
         acknowledged.fetch_add(1, Ordering::Relaxed);
     }
     kept
