@@ -35,6 +35,10 @@ use crate::replica::{Ticket, WriteJob};
 /// Commands that one page may take before it is answered as far as it got: a scan of an empty table must end some time.
 const COMMANDS_MAX: u32 = 4_096;
 
+/// A read that goes on from memory for longer lets others have their turn: a lane that does not answer its peers' pings
+/// is taken for dead.
+const RUN_US_MAX: u64 = 2_000;
+
 /// A read under way.
 pub(super) struct ReadSession {
     request: Request,
@@ -147,9 +151,15 @@ impl Lane {
 
     /// Runs the session until it waits for somebody else or is answered.
     fn run(self: &Arc<Self>, session: Box<ReadSession>) {
+        let began = clock::now();
         // A loop and no recursion: each of a thousand commands may be answered from memory at once.
         let mut next = Some(session);
         while let Some(session) = next {
+            if clock::now().since_us(began) > RUN_US_MAX {
+                let lane = self.clone();
+                tokio::spawn(async move { lane.run(session) });
+                return;
+            }
             let Some((session, id, actions)) = self.next_command(session) else { return };
             next = self.carry_out(session, id, actions);
         }

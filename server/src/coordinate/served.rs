@@ -188,10 +188,7 @@ impl Lane {
     pub(super) fn on_reply(self: &Arc<Self>, peer: NodeId, reply: v1::PeerReply) {
         let id = reply.id;
         match reply.result {
-            Some(Reply::Acknowledged(_)) => {
-                self.write_acknowledged(id, peer);
-                self.repair_acknowledged(id, peer);
-            }
+            Some(Reply::Acknowledged(_)) => self.acknowledged(id, peer),
             Some(Reply::Page(page)) => match convert::page(page) {
                 Ok(page) => self.read_page(id, peer, page),
                 Err(_) => self.on_failure(id, peer, FailureReason::Malformed),
@@ -219,10 +216,18 @@ impl Lane {
         }
     }
 
+    /// A replica has logged a write, or a repair of a read.
+    fn acknowledged(self: &Arc<Self>, id: u64, node: NodeId) {
+        if !self.write_acknowledged(id, node) {
+            self.repair_acknowledged(id, node);
+        }
+    }
+
     fn on_failure(self: &Arc<Self>, id: u64, peer: NodeId, reason: FailureReason) {
-        self.write_failed(id, peer, reason);
-        self.read_failed(id, peer, reason);
-        self.forward_failed(id, reason);
+        if !self.write_failed(id, peer, reason) {
+            self.read_failed(id, peer, reason);
+            self.forward_failed(id, reason);
+        }
     }
 
     /// The own replica is done with something.
@@ -233,10 +238,7 @@ impl Lane {
             return self.served_done(completion.id, completion.outcome);
         }
         match completion.outcome {
-            Outcome::Written => {
-                self.write_acknowledged(completion.id, own);
-                self.repair_acknowledged(completion.id, own);
-            }
+            Outcome::Written => self.acknowledged(completion.id, own),
             Outcome::Read(page) => self.read_page(completion.id, own, page),
             Outcome::Failed(reason, text) => {
                 tracing::debug!(reason = text, "the own replica refused an operation");

@@ -218,22 +218,22 @@ impl Lane {
         }
     }
 
-    /// A replica has acknowledged.
-    pub(super) fn write_acknowledged(&self, id: u64, node: NodeId) {
+    /// A replica has acknowledged; whether it was a write that waits for it.
+    pub(super) fn write_acknowledged(&self, id: u64, node: NodeId) -> bool {
         self.with_write(id, |write| {
             let Some(replica) = write.index_of(node) else { return };
             let outcome = write.op.acknowledge(replica);
             write.answer(outcome);
-        });
+        })
     }
 
-    /// A replica has failed.
-    pub(super) fn write_failed(&self, id: u64, node: NodeId, reason: FailureReason) {
+    /// A replica has failed; whether it was a write that waits for it.
+    pub(super) fn write_failed(&self, id: u64, node: NodeId, reason: FailureReason) -> bool {
         self.with_write(id, |write| {
             let Some(replica) = write.index_of(node) else { return };
             let outcome = write.op.fail(replica, reason);
             write.answer(outcome);
-        });
+        })
     }
 
     /// The deadline has passed: what has not come by now is not waited for.
@@ -244,13 +244,15 @@ impl Lane {
         }
     }
 
-    fn with_write(&self, id: u64, step: impl FnOnce(&mut Write)) {
+    /// Takes a step of a write; whether there is one with this id.
+    fn with_write(&self, id: u64, step: impl FnOnce(&mut Write)) -> bool {
         let mut ops = self.ops.lock();
-        let Some(Op::Write(write)) = ops.get(id) else { return };
+        let Some(Op::Write(write)) = ops.get(id) else { return false };
         step(write);
         if write.op.outstanding() == 0 {
             ops.remove(id);
         }
+        true
     }
 }
 

@@ -45,7 +45,7 @@ async fn cluster() -> Vec<(Node, String)> {
         },
         store: StoreOptions {
             directory: "data/store".into(),
-            segment_bytes: 64 << 20,
+            segment_bytes: 8 << 20,
             memtable_budget_bytes: 64 << 20,
             cache_bytes: 1 << 20,
         },

@@ -215,3 +215,39 @@ async fn an_observed_stamp_of_the_far_future_changes_nothing() {
     let answer = site.ask(Operation::Mutate(request), LONG).await;
     assert!(matches!(answer, Answer::Write(result) if result.stamp <= crate::clock::wall_us() + 500_000));
 }
+
+/// The lane that reads also answers the pings of peers: a long read from memory must not keep it to itself.
+#[tokio::test]
+async fn a_long_read_from_memory_lets_others_have_their_turn() {
+    let site = Site::new().await;
+    let mut reading = site.begin(Operation::Read(multi_get("all", 0..1_000, Consistency::One)), LONG);
+    assert!(reading.try_recv().is_err(), "it was read in one go");
+    assert!(matches!(site::answer(reading).await, Answer::Page(_)));
+}
+
+/// B115: the node under test lacks a row of which its peers have two versions. The newer one is answered once a quorum
+/// has it, though the peer that has the older one refuses what is written back.
+#[tokio::test]
+async fn b115_a_replica_that_refuses_repairs_does_not_fail_reads() {
+    let site = Site::new().await;
+    let newer = site.page(1, 2, "newer");
+    let page = newer.clone();
+    site.peers[0].does(move |op| match op {
+        Op::Read(_) => Some(PeerResult::Page(page.clone())),
+        _ => Some(PeerResult::Acknowledged(v1::Acknowledged {})),
+    });
+    let older = site.page(1, 1, "older");
+    site.peers[1].does(move |op| match op {
+        Op::Read(_) => Some(PeerResult::Page(older.clone())),
+        _ => Some(PeerResult::Failure(v1::PeerFailure {
+            kind: v1::PeerFailureKind::Unavailable.into(),
+            message: "the disk is full".into(),
+        })),
+    });
+    let answer = site.ask(Operation::Read(multi_get("all", 1..2, Consistency::Quorum)), LONG).await;
+    let Answer::Page(page) = answer else { panic!("{answer:?}") };
+    let value = page.rows[0].cells[0].value.as_ref().unwrap().kind.clone();
+    assert_eq!(value, Some(v1::value::Kind::Text("newer".into())));
+    let own = site.ask(Operation::Read(multi_get("all", 1..2, Consistency::LocalOne)), LONG).await;
+    assert!(matches!(own, Answer::Page(page) if page.rows.len() == 1), "the own replica was repaired");
+}

@@ -12,15 +12,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::Status;
 use tonic::transport::Server;
+use trefoil::codec::{Record, RecordKind};
 use trefoil::metadata::{Birth, ClusterState, Entry, Epoch, Member, apply, birth};
 use trefoil::model::{
-    ColumnDefinition, ColumnKind, CreateKeyspace, CreateTable, Identity, NodeId, Stamp, TableId, TableOptions, Type,
-    VnodeBits,
+    ColumnDefinition, ColumnKind, CreateKeyspace, CreateTable, Direction, Identity, NodeId, ReadCommand, Slice, Stamp,
+    TableId, TableOptions, Target, Timestamp, Type, VnodeBits,
 };
 use trefoil::received::namer::{HybridClock, Namer};
 use trefoil::ring::Zone;
-use trefoil::store::{Store, StoreOptions, TableSpec};
+use trefoil::store::{Access, Store, StoreOptions, TableSpec};
 use trefoil::vfs::memory::MemoryVfs;
+use trefoil_proto::convert;
 use trefoil_proto::v1;
 use trefoil_proto::v1::peer_operation::Op;
 use trefoil_proto::v1::peer_reply::Result as PeerResult;
@@ -157,6 +159,36 @@ impl Site {
         answer(self.begin(operation, timeout)).await
     }
 
+    /// What a replica answers that holds `value` in row `row` of `all.t`, written at `timestamp`. It is read from a store
+    /// of its own.
+    pub fn page(&self, row: i64, timestamp: i64, value: &str) -> v1::ReplicaPage {
+        let state = self.lane.shared().cluster.load_full();
+        let table = state.table_named("all", "t").unwrap();
+        let key = convert::key::partition_key(key(row), table).unwrap();
+        let stamp = Stamp(1);
+        let default_timestamp = Some(Timestamp(timestamp));
+        let context = convert::mutation::WriteContext { table, stamp, default_timestamp };
+        let mutation = convert::mutation::mutation(&context, key.clone(), mutation("all", row, value).changes).unwrap();
+        let kind = RecordKind::Nameless { composer: NodeId(2), known_through: Stamp(0) };
+        let record = Record::encode(kind, table.keyspace, stamp, &mutation).bytes;
+        let store = store(&state);
+        let mut ends = Vec::new();
+        store.append(std::slice::from_ref(&record), &mut ends).unwrap();
+        store.sync().unwrap();
+        store.insert(&record, ends[0]).unwrap();
+        let command = ReadCommand {
+            table: table.id,
+            target: Target::Partition(key),
+            slices: vec![Slice::all()],
+            direction: Direction::Forward,
+            after: None,
+            now_s: 0,
+            limit_rows: 10,
+            limit_bytes: 1 << 20,
+        };
+        convert::peer::replica_page(store.read(&command, Access::CachedOnly).unwrap())
+    }
+
     /// The metadata as they will be after an entry.
     pub fn after(&self, entry: &Entry) -> ClusterState {
         changed(&self.lane.shared().cluster.load(), entry)
@@ -211,19 +243,26 @@ fn fake_peer(node: NodeId, cluster: Uuid) -> (String, Running) {
     (address, Running { peer, runtime: Some(runtime) })
 }
 
-fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shared {
-    let identity = Identity { cluster: state.cluster(), node: OWN, vnode_bits: state.ring().vnode_bits() };
+fn identity(state: &ClusterState) -> Identity {
+    Identity { cluster: state.cluster(), node: OWN, vnode_bits: state.ring().vnode_bits() }
+}
+
+fn store(state: &ClusterState) -> Store {
     let options = StoreOptions {
         directory: "/store".into(),
-        segment_bytes: 64 << 20,
-        memtable_budget_bytes: 64 << 20,
+        segment_bytes: 8 << 20,
+        memtable_budget_bytes: 8 << 20,
         cache_bytes: 1 << 20,
     };
-    let store = Store::open(Arc::new(MemoryVfs::new()), options, identity, &specs(&state)).unwrap();
+    Store::open(Arc::new(MemoryVfs::new()), options, identity(state), &specs(state)).unwrap()
+}
+
+fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shared {
+    let store = store(&state);
     let mut clock = HybridClock::new(Stamp(0), Stamp(0));
     clock.raised(Stamp(i64::MAX / 2));
     Shared {
-        identity,
+        identity: identity(&state),
         cluster: ArcSwap::from_pointee(state),
         peers: Arc::new(Peers::new(OWN)),
         replica: Arc::new(Replica::start(Arc::new(store), vec![completions]).unwrap()),
