@@ -92,7 +92,6 @@ impl Lane {
                 timeout_ms: 0,
                 op: Some(v1::pipe_operation::Op::Mutate(mutate)),
             }),
-            now_s: clock::wall_us().div_euclid(1_000_000),
             hops: hops + 1,
         };
         let operation = v1::PeerOperation {

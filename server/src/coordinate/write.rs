@@ -13,6 +13,7 @@ use trefoil_proto::convert::{key, mutation};
 use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 
+use super::naming::Turn;
 use super::ops::Op;
 use super::request::{Batch, Kind, Reply, Request};
 use super::{Lane, Place, failure};
@@ -56,6 +57,13 @@ impl Write {
             Err(error) => request.fail(failure::write(self.level, error, |at| self.nodes[at].node)),
         }
     }
+}
+
+/// A mutation that has its name, with the turn that gave it.
+struct Named<'a> {
+    write: Box<Write>,
+    record: Record,
+    turn: Turn<'a>,
 }
 
 impl Lane {
@@ -134,7 +142,7 @@ impl Lane {
             return self.forward(&place, &replicas, mutation, options, request, hops);
         }
         match self.start_write(&place, key, replicas, mutation.changes, &options, &request) {
-            Ok((write, record)) => self.send_write(*write, record, place, request),
+            Ok(named) => self.send_write(named, &place, request),
             Err(error) => request.fail(error),
         }
     }
@@ -148,7 +156,7 @@ impl Lane {
         changes: Vec<v1::Change>,
         options: &v1::Options,
         request: &Request,
-    ) -> Result<(Box<Write>, Record), v1::Error> {
+    ) -> Result<Named<'_>, v1::Error> {
         let level = failure::level(options)?;
         let regions: Vec<u16> = replicas.nodes.iter().map(|replica| replica.region.0).collect();
         let requirement = Requirement::new(level, &regions, self.shared.own_region(&place.state).0);
@@ -166,7 +174,6 @@ impl Lane {
         let (stamp, timestamp) = (turn.stamp, context.timestamp());
         let name = turn.name(place.keyspace.id, replicas.vnode);
         let record = Record::encode(RecordKind::Named(name), place.keyspace.id, stamp, &mutation);
-        drop(turn);
         let (size, size_max) = (record.bytes.len(), self.shared.limits.mutation_bytes_max);
         if size > size_max {
             // The name stays void: no replica will ever report it.
@@ -184,15 +191,16 @@ impl Lane {
             result: v1::WriteResult { stamp: stamp.0, timestamp_us: timestamp.0 },
             deadline: request.deadline,
         };
-        Ok((Box::new(write), record))
+        Ok(Named { write: Box::new(write), record, turn })
     }
 
     /// Hands the record to the own log and to every other live replica.
-    fn send_write(self: &Arc<Self>, mut write: Write, record: Record, place: Place, request: Request) {
+    fn send_write(self: &Arc<Self>, named: Named<'_>, place: &Place, request: Request) {
+        let Named { mut write, record, turn } = named;
         let (targets, nodes, deadline) = (write.op.targets(), write.nodes.clone(), write.deadline);
         write.request = Some(request);
         let placement = write.placement;
-        let id = self.ops.lock().insert(Op::Write(Box::new(write)));
+        let id = self.ops.lock().insert(Op::Write(write));
         for replica in indices(targets) {
             let node = nodes[replica].node;
             if node == self.shared.identity.node {
@@ -216,6 +224,8 @@ impl Lane {
                 self.write_failed(id, node, reason);
             }
         }
+        // Until here nothing later may be named: whoever sees this stamp passed finds the mutation in a queue.
+        drop(turn);
     }
 
     /// A replica has acknowledged; whether it was a write that waits for it.
