@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
+use tokio::runtime::Handle;
 use trefoil::commitlog::Position;
 use trefoil::coordinator::FailureReason;
 use trefoil::model::Durability;
@@ -30,7 +31,7 @@ const QUEUE_BYTES_MAX: usize = 64 << 20;
 #[derive(Default)]
 pub(super) struct LogQueue {
     state: Mutex<State>,
-    ready: Condvar,
+    ready: Arc<Condvar>,
     len: AtomicUsize,
 }
 
@@ -60,9 +61,23 @@ impl LogQueue {
         state.jobs.push(job);
         self.len.store(state.jobs.len(), Ordering::Relaxed);
         if state.jobs.len() == 1 {
-            self.ready.notify_one();
+            self.wake_behind_this_turn();
         }
         Ok(())
+    }
+
+    /// Wakes the log thread once the runtime is done with what it is at. Waking it at the first record of a message would
+    /// let it write a handful at a time while the others of the message are still on their way into the queue.
+    fn wake_behind_this_turn(&self) {
+        match Handle::try_current() {
+            Ok(runtime) => {
+                let ready = self.ready.clone();
+                runtime.spawn(async move { ready.notify_one() });
+            }
+            Err(_) => {
+                self.ready.notify_one();
+            }
+        }
     }
 
     pub(super) fn len(&self) -> usize {
