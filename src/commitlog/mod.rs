@@ -42,7 +42,7 @@
 //! **Invariants:** a segment exists only if the one before it is sealed and durable · a record is handed out by replay only
 //! if all records before it are · after a failed write or sync nothing more is written.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -89,7 +89,32 @@ pub struct Replayed {
     pub record: Bytes,
 }
 
+/// What [`CommitLog::examine`] found.
+#[derive(Debug, Default)]
+pub struct Examined {
+    /// Segments there are.
+    pub segments: u64,
+    /// The length of their files.
+    pub bytes: u64,
+    /// Where the log ends; `None` if there is none, or if its last segment is damaged.
+    pub end: Option<Position>,
+    /// What is not as it must be, at most one finding for each segment; a tail that a power loss has torn is none.
+    pub faults: Vec<Error>,
+}
+
 impl CommitLog {
+    /// Reads the log of `owner` in `directory` as [`CommitLog::open`] would, changing nothing: hands every record that
+    /// reads to `on_record`, those before `from` too. An error of `on_record` counts as a fault of its segment.
+    pub fn examine(
+        vfs: &dyn Vfs,
+        directory: &Path,
+        owner: Identity,
+        from: Position,
+        on_record: &mut dyn FnMut(Replayed) -> Result<()>,
+    ) -> Result<Examined> {
+        replay::examine(vfs, directory, owner, from, on_record)
+    }
+
     /// Opens the log in its directory: hands every record from `from` on to `on_record`, in order, cuts a torn tail, and
     /// continues in a new segment behind it. What was handed out is durable when this returns.
     ///

@@ -23,8 +23,9 @@ use super::footer::{Contents, Entry};
 use super::position::Position;
 use super::segment::{self, FOOTER, FileName, HEADER_BYTES, Header, MARK, read_mark, segment_path};
 use super::writer::{Sealed, write_seal};
-use super::{LogOptions, Replayed, SEGMENT_BYTES_MAX};
+use super::{Examined, LogOptions, Replayed, SEGMENT_BYTES_MAX};
 use crate::codec::frame::{Framed, read_frame};
+use crate::model::Identity;
 use crate::vfs::{File, Vfs};
 use crate::{Corrupt, Error, Result};
 
@@ -44,36 +45,74 @@ pub(super) fn replay(vfs: &Arc<dyn Vfs>, options: &LogOptions, from: Position, o
     vfs.create_dir(directory)?;
     // What this run sees of names it also relies on.
     vfs.sync_dir(directory)?;
-    let (segments, spares) = list(&**vfs, directory)?;
+    let Listing { segments, spares, unfinished } = list(&**vfs, directory)?;
+    unfinished.iter().try_for_each(|path| vfs.remove(path))?;
     check_complete(&segments, from, directory)?;
+    let on_record: OnRecord = &mut |replayed| if replayed.end > from { on_record(replayed) } else { Ok(()) };
     let mut sealed = VecDeque::new();
     for number in &segments {
-        let file = SegmentFile::open(&**vfs, options, *number)?;
+        let file = SegmentFile::open(&**vfs, directory, options.owner, *number)?;
         let end = if Some(number) == segments.last() {
             file.replay_last(from, on_record)?
         } else if *number < from.segment {
             file.check_header()?;
             file.len
         } else {
-            file.replay_sealed(from, on_record)?
+            file.read_sealed(on_record)?
         };
         sealed.push_back(Sealed { number: *number, bytes: end });
     }
     Ok(Past { sealed, spares })
 }
 
-/// The numbers of segments and spares, ascending; files that were never finished go.
-fn list(vfs: &dyn Vfs, directory: &Path) -> Result<(Vec<u64>, Vec<u64>)> {
-    let (mut segments, mut spares) = (Vec::new(), Vec::new());
+/// Reads the whole log as [`replay`] would and changes nothing; every record there is goes to `on_record`.
+pub(super) fn examine(
+    vfs: &dyn Vfs,
+    directory: &Path,
+    owner: Identity,
+    from: Position,
+    on_record: OnRecord,
+) -> Result<Examined> {
+    let segments = if vfs.exists(directory)? { list(vfs, directory)?.segments } else { Vec::new() };
+    let mut examined = Examined { segments: segments.len() as u64, ..Examined::default() };
+    examined.faults.extend(check_complete(&segments, from, directory).err());
+    for number in &segments {
+        let is_last = Some(number) == segments.last();
+        let read = SegmentFile::open(vfs, directory, owner, *number).and_then(|file| {
+            examined.bytes += file.len;
+            if is_last {
+                file.examine_last(from, on_record, &mut examined)
+            } else {
+                file.read_sealed(on_record).map(drop)
+            }
+        });
+        examined.faults.extend(read.err().map(|error| error.in_file(&segment_path(directory, *number), 0)));
+    }
+    Ok(examined)
+}
+
+/// The files of a log.
+#[derive(Default)]
+struct Listing {
+    /// Their numbers, ascending.
+    segments: Vec<u64>,
+    /// Their numbers, ascending.
+    spares: Vec<u64>,
+    /// Files that never became a spare.
+    unfinished: Vec<PathBuf>,
+}
+
+fn list(vfs: &dyn Vfs, directory: &Path) -> Result<Listing> {
+    let mut listing = Listing::default();
     for name in vfs.list(directory)? {
         match FileName::parse(&name) {
-            Some(FileName::Segment(number)) => segments.push(number),
-            Some(FileName::Spare(number)) => spares.push(number),
-            Some(FileName::Unfinished) => vfs.remove(&directory.join(name))?,
+            Some(FileName::Segment(number)) => listing.segments.push(number),
+            Some(FileName::Spare(number)) => listing.spares.push(number),
+            Some(FileName::Unfinished) => listing.unfinished.push(directory.join(name)),
             None => {}
         }
     }
-    Ok((segments, spares))
+    Ok(listing)
 }
 
 /// Segments follow one another, and none is missing from `from` on.
@@ -93,8 +132,8 @@ fn check_complete(segments: &[u64], from: Position, directory: &Path) -> Result<
 }
 
 /// A segment under examination.
-struct SegmentFile<'a> {
-    options: &'a LogOptions,
+struct SegmentFile {
+    owner: Identity,
     number: u64,
     path: PathBuf,
     file: Arc<dyn File>,
@@ -111,6 +150,14 @@ struct Walk {
     ending: Ending,
 }
 
+/// How the last segment was left.
+enum Last {
+    /// It holds no records.
+    Unused,
+    /// It reads that far.
+    Used(Walk),
+}
+
 /// What stands behind the last frame that reads.
 enum Ending {
     /// It was a footer.
@@ -119,12 +166,12 @@ enum Ending {
     Open(&'static str),
 }
 
-impl<'a> SegmentFile<'a> {
-    fn open(vfs: &dyn Vfs, options: &'a LogOptions, number: u64) -> Result<SegmentFile<'a>> {
-        let path = segment_path(&options.directory, number);
+impl SegmentFile {
+    fn open(vfs: &dyn Vfs, directory: &Path, owner: Identity, number: u64) -> Result<SegmentFile> {
+        let path = segment_path(directory, number);
         let file = vfs.open(&path)?;
         let len = file.len()?;
-        Ok(SegmentFile { options, number, path, file, len })
+        Ok(SegmentFile { owner, number, path, file, len })
     }
 
     fn at(&self, offset: u64) -> Position {
@@ -151,15 +198,15 @@ impl<'a> SegmentFile<'a> {
 
     fn header(&self, bytes: &Bytes) -> Result<Header> {
         let header = Header::decode(bytes, &self.path)?;
-        header.check(self.options.owner, self.number, &self.path)?;
+        header.check(self.owner, self.number, &self.path)?;
         Ok(header)
     }
 
     /// A segment that is not the last: all of it was durable.
-    fn replay_sealed(&self, from: Position, on_record: OnRecord) -> Result<u64> {
+    fn read_sealed(&self, on_record: OnRecord) -> Result<u64> {
         let bytes = self.read(self.len)?;
         self.header(&bytes)?;
-        let walk = self.walk(&bytes, from, on_record)?;
+        let walk = self.walk(&bytes, on_record)?;
         match walk.ending {
             Ending::Sealed => Ok(walk.end),
             Ending::Open(reason) => Err(self.corrupt(walk.end, format!("{reason}, in a segment that was sealed"))),
@@ -169,23 +216,39 @@ impl<'a> SegmentFile<'a> {
     /// The last segment: cuts a torn tail and seals it.
     fn replay_last(&self, from: Position, on_record: OnRecord) -> Result<u64> {
         let bytes = self.read(self.len)?;
-        let header = match self.header(&bytes) {
-            Err(Error::Corrupt(damage)) => return self.begin_unused(&bytes, from, damage),
-            other => other?,
-        };
-        let walk = self.walk(&bytes, from, on_record)?;
-        if let Ending::Open(reason) = walk.ending {
-            self.check_torn(&bytes, &walk, from, reason)?;
-            if self.len < header.capacity {
-                return self.end_short(header, &walk);
-            }
-        }
+        let Last::Used(walk) = self.read_last(&bytes, from, on_record)? else { return self.end_unused() };
         self.file.write_at(&bytes[walk.synced as usize..walk.end as usize], walk.synced)?;
         self.file.sync()?;
         match walk.ending {
             Ending::Sealed => Ok(walk.end),
             Ending::Open(_) => self.seal(walk.end, &walk.contents),
         }
+    }
+
+    /// Reads the last segment and leaves it as it is; an error if a power loss cannot have left it so.
+    fn read_last(&self, bytes: &Bytes, from: Position, on_record: OnRecord) -> Result<Last> {
+        let header = match self.header(bytes) {
+            Err(Error::Corrupt(damage)) => return self.check_unused(bytes, from, damage),
+            other => other?,
+        };
+        let walk = self.walk(bytes, on_record)?;
+        if let Ending::Open(reason) = walk.ending {
+            self.check_torn(bytes, &walk, from, reason)?;
+            if self.len < header.capacity {
+                return self.check_short(header, &walk);
+            }
+        }
+        Ok(Last::Used(walk))
+    }
+
+    fn examine_last(&self, from: Position, on_record: OnRecord, examined: &mut Examined) -> Result<()> {
+        let bytes = self.read(self.len)?;
+        let end = match self.read_last(&bytes, from, on_record)? {
+            Last::Used(walk) => walk.end,
+            Last::Unused => HEADER_BYTES,
+        };
+        examined.end = Some(self.at(end));
+        Ok(())
     }
 
     fn seal(&self, end: u64, contents: &Contents) -> Result<u64> {
@@ -200,26 +263,26 @@ impl<'a> SegmentFile<'a> {
 
     /// The last segment's header does not read. It was durable before the first record, so if there is any, that is
     /// corruption; else the segment was never used, and now never will be.
-    fn begin_unused(&self, bytes: &Bytes, from: Position, damage: Corrupt) -> Result<u64> {
+    fn check_unused(&self, bytes: &Bytes, from: Position, damage: Corrupt) -> Result<Last> {
         let used = segment::finds_mark_beyond(bytes, self.number, 0, Position::default());
         if used || from > self.at(HEADER_BYTES) {
             return Err(damage.into());
         }
-        self.end_unused()
+        Ok(Last::Unused)
     }
 
     /// The last segment is shorter than it was made, and not by its seal: damage if it was ever used.
-    fn end_short(&self, header: Header, walk: &Walk) -> Result<u64> {
+    fn check_short(&self, header: Header, walk: &Walk) -> Result<Last> {
         if walk.end > HEADER_BYTES {
             let reason = format!("the file has {} bytes, it was filled to {} before use", self.len, header.capacity);
             return Err(self.corrupt(self.len, reason));
         }
-        self.end_unused()
+        Ok(Last::Unused)
     }
 
     /// Seals a segment without records, under a header that promises no more length than that.
     fn end_unused(&self) -> Result<u64> {
-        let header = Header { owner: self.options.owner, segment: self.number, capacity: HEADER_BYTES };
+        let header = Header { owner: self.owner, segment: self.number, capacity: HEADER_BYTES };
         self.file.write_at(&header.encode(), 0)?;
         self.file.sync()?;
         self.seal(HEADER_BYTES, &Contents::default())
@@ -238,7 +301,7 @@ impl<'a> SegmentFile<'a> {
     }
 
     /// Reads frames until one does not read, and hands out the records.
-    fn walk(&self, bytes: &Bytes, from: Position, on_record: OnRecord) -> Result<Walk> {
+    fn walk(&self, bytes: &Bytes, on_record: OnRecord) -> Result<Walk> {
         let (contents, ending) = (Contents::default(), Ending::Open(""));
         let mut walk = Walk { end: HEADER_BYTES, synced: HEADER_BYTES, contents, ending };
         loop {
@@ -255,7 +318,7 @@ impl<'a> SegmentFile<'a> {
                     self.on_footer(&payload, &walk).map_err(|error| error.in_file(&self.path, at.offset))?;
                     return Ok(Walk { ending: Ending::Sealed, ..walk });
                 }
-                _ => self.on_frame(payload, &mut walk, from, on_record),
+                _ => self.on_frame(payload, &mut walk, on_record),
             };
             read.map_err(|error| error.in_file(&self.path, at.offset))?;
         }
@@ -276,9 +339,8 @@ impl<'a> SegmentFile<'a> {
         Ok(())
     }
 
-    fn on_frame(&self, record: Bytes, walk: &mut Walk, from: Position, on_record: OnRecord) -> Result<()> {
-        walk.contents.add(&Entry::of(&record, self.options.owner.vnode_bits)?);
-        let end = self.at(walk.end);
-        if end > from { on_record(Replayed { end, record }) } else { Ok(()) }
+    fn on_frame(&self, record: Bytes, walk: &mut Walk, on_record: OnRecord) -> Result<()> {
+        walk.contents.add(&Entry::of(&record, self.owner.vnode_bits)?);
+        on_record(Replayed { end: self.at(walk.end), record })
     }
 }

@@ -63,6 +63,16 @@ impl Sstable {
         self.bytes
     }
 
+    /// How many blocks it has.
+    pub fn blocks(&self) -> u32 {
+        self.index.count()
+    }
+
+    /// The length of all its blocks, as they are stored.
+    pub fn block_bytes(&self) -> u64 {
+        self.index.blocks_end() - HEADER_BYTES as u64
+    }
+
     /// What it says about its contents.
     pub fn stats(&self) -> &Stats {
         &self.stats

@@ -15,11 +15,16 @@ use crate::codec::EncodedRow;
 use crate::model::{Fragment, Stream};
 
 impl Sstable {
-    /// Reads every byte and compares it with every checksum and with `hash`; then checks that the blocks follow each other
-    /// as the index says, that all fragments are in order and their rows well-formed, that the filter admits every
-    /// partition and that the statistics are true.
+    /// Reads every byte and compares it with every checksum and with `hash`; then as [`Sstable::verify_unlisted`].
     pub fn verify(self: &Arc<Self>, hash: &[u8; 32]) -> Result<()> {
         self.verify_hash(hash)?;
+        self.verify_unlisted()
+    }
+
+    /// Verifies a file of which no hash is recorded: compares every byte with its checksum and checks that the blocks
+    /// follow each other as the index says, that all fragments are in order and their rows well-formed, that the filter
+    /// admits every partition and that the statistics are true.
+    pub fn verify_unlisted(self: &Arc<Self>) -> Result<()> {
         self.verify_index()?;
         self.verify_contents()
     }

@@ -29,6 +29,11 @@ pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join("IDENTITY")
 }
 
+/// What is locked while the directory is in use.
+pub(super) fn lock_path(directory: &Path) -> PathBuf {
+    directory.join("LOCK")
+}
+
 /// The directory's identity, if it has one.
 pub(super) fn read(vfs: &dyn Vfs, directory: &Path) -> Result<Option<Identity>> {
     let path = path(directory);

@@ -72,17 +72,10 @@ impl Manifest {
     /// Reads the one in `directory`; a torn last edit is passed over. Nothing may rely on what was read before it is
     /// settled.
     pub(super) fn open(vfs: Arc<dyn Vfs>, directory: &Path) -> Result<Manifest> {
-        let path = Manifest::path(directory);
-        let file = vfs.open(&path)?;
-        let len = file.len()?;
-        if !(HEADER_BYTES as u64..FILE_MAX_BYTES).contains(&len) {
-            return Err(Corrupt::new("manifest", format!("{len} bytes is not its length")).at(&path, 0).into());
-        }
-        let mut bytes = vec![0; len as usize];
-        file.read_at(&mut bytes, 0)?;
-        let (state, whole) = read_edits(&path, &Bytes::from(bytes))?;
-        if whole < len {
-            tracing::warn!(file = %path.display(), offset = whole, "a torn edit at the end of the manifest is passed over");
+        let Reading { state, torn_at } = read(&*vfs, directory)?;
+        if let Some(offset) = torn_at {
+            let path = Manifest::path(directory);
+            tracing::warn!(file = %path.display(), offset, "a torn edit at the end of the manifest is passed over");
         }
         Ok(Manifest { vfs, directory: directory.to_owned(), state, tail: None, doubtful: Vec::new() })
     }
@@ -163,6 +156,27 @@ impl Tail {
         self.file.sync()?;
         Ok(Tail { len: self.len + frame.len() as u64, ..self })
     }
+}
+
+/// What a manifest says.
+pub(super) struct Reading {
+    pub(super) state: State,
+    /// Where the torn edit at its end begins, if there is one.
+    pub(super) torn_at: Option<u64>,
+}
+
+/// Reads the manifest in `directory` and leaves it as it is.
+pub(super) fn read(vfs: &dyn Vfs, directory: &Path) -> Result<Reading> {
+    let path = Manifest::path(directory);
+    let file = vfs.open(&path)?;
+    let len = file.len()?;
+    if !(HEADER_BYTES as u64..FILE_MAX_BYTES).contains(&len) {
+        return Err(Corrupt::new("manifest", format!("{len} bytes is not its length")).at(&path, 0).into());
+    }
+    let mut bytes = vec![0; len as usize];
+    file.read_at(&mut bytes, 0)?;
+    let (state, whole) = read_edits(&path, &Bytes::from(bytes))?;
+    Ok(Reading { state, torn_at: (whole < len).then_some(whole) })
 }
 
 /// The state that the edits of a file add up to, and where the last whole one ends.

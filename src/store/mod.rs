@@ -22,8 +22,10 @@ use crate::model::{ColumnId, Durability, Identity, KeyspaceId, TableId, Type};
 pub use crate::sstable::Access;
 use crate::sstable::BlockCache;
 use crate::vfs::{Lock, Vfs};
+pub use check::CheckReport;
 use manifest::Manifest;
 use memory::{Memory, Tables};
+pub use stopped::Stopped;
 use table::Table;
 
 mod change;
@@ -36,6 +38,7 @@ mod memory;
 mod names;
 mod read;
 mod recovery;
+mod stopped;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,7 @@ impl Store {
     pub fn open(vfs: Arc<dyn Vfs>, options: StoreOptions, identity: Identity, tables: &[TableSpec]) -> Result<Store> {
         let data = options.directory.join(DATA_DIRECTORY);
         vfs.create_dir(&data)?;
-        let lock = vfs.lock(&options.directory.join("LOCK"))?;
+        let lock = vfs.lock(&identity::lock_path(&options.directory))?;
         let mut manifest = open_manifest(&vfs, &options.directory, &identity)?;
         forget_dropped(&mut manifest, tables)?;
         let cache = Arc::new(BlockCache::new(options.cache_bytes));

@@ -16,6 +16,11 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DiskVfs;
 
+/// The same files for tools that must change nothing: opened for reading alone, so files of a read-only mount will do.
+/// Everything that would change a file or a name is refused.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadOnlyDiskVfs;
+
 struct DiskFile {
     file: fs::File,
     path: PathBuf,
@@ -95,13 +100,62 @@ impl Vfs for DiskVfs {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file = opened.map_err(|e| Error::io("open", path, e))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Box::new(DiskLock { _file: file })),
-            Err(TryLockError::WouldBlock) => Err(Error::Locked { directory: super::parent(path).to_owned() }),
-            Err(TryLockError::Error(e)) => Err(Error::io("lock", path, e)),
-        }
+        take_lock(OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path), path)
+    }
+}
+
+fn take_lock(opened: io::Result<fs::File>, path: &Path) -> Result<Box<dyn Lock>> {
+    let file = opened.map_err(|e| Error::io("open", path, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Box::new(DiskLock { _file: file })),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { directory: super::parent(path).to_owned() }),
+        Err(TryLockError::Error(e)) => Err(Error::io("lock", path, e)),
+    }
+}
+
+fn refused<T>(operation: &'static str, path: &Path) -> Result<T> {
+    Err(Error::io(operation, path, io::ErrorKind::ReadOnlyFilesystem.into()))
+}
+
+impl Vfs for ReadOnlyDiskVfs {
+    fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
+        refused("create", path)
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn File>> {
+        fs::File::open(path).map(|file| handle(file, path)).map_err(|e| Error::io("open", path, e))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        DiskVfs.exists(path)
+    }
+
+    fn list(&self, directory: &Path) -> Result<Vec<String>> {
+        DiskVfs.list(directory)
+    }
+
+    fn create_dir(&self, directory: &Path) -> Result<()> {
+        refused("create directory", directory)
+    }
+
+    fn sync_dir(&self, directory: &Path) -> Result<()> {
+        refused("sync directory", directory)
+    }
+
+    fn rename(&self, from: &Path, _to: &Path) -> Result<()> {
+        refused("rename", from)
+    }
+
+    fn link(&self, _from: &Path, to: &Path) -> Result<()> {
+        refused("link", to)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        refused("remove", path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        take_lock(fs::File::open(path), path)
     }
 }
 

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::disk::DiskVfs;
+use super::disk::{DiskVfs, ReadOnlyDiskVfs};
 use super::faulty::{Fault, FaultyVfs, Operation};
 use super::memory::MemoryVfs;
 use super::{File, Vfs};
@@ -257,4 +257,33 @@ fn what_a_failed_sync_lost_is_seen_until_the_power_goes() {
         outcomes.insert(contents(&*vfs.open(Path::new("/a")).unwrap()));
     }
     assert_eq!(outcomes.into_iter().collect::<Vec<_>>(), [b"new!", b"old!"]);
+}
+
+#[test]
+fn a_read_only_view_of_the_disk_reads_and_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, other) = (directory.path().join("a"), directory.path().join("b"));
+    DiskVfs.create(&path).unwrap().write_at(b"hello", 0).unwrap();
+    let held = DiskVfs.lock(&directory.path().join("LOCK")).unwrap();
+    let vfs = ReadOnlyDiskVfs;
+    assert!(matches!(vfs.lock(&directory.path().join("LOCK")), Err(Error::Locked { .. })));
+    drop(held);
+    let _held = vfs.lock(&directory.path().join("LOCK")).unwrap();
+    assert!(matches!(DiskVfs.lock(&directory.path().join("LOCK")), Err(Error::Locked { .. })));
+    let file = vfs.open(&path).unwrap();
+    assert_eq!((contents(&*file), &file.map(1, 3).unwrap()[..]), (b"hello".to_vec(), &b"ell"[..]));
+    refused(file.write_at(b"x", 0));
+    refused(file.set_len(1));
+    let refusals = [
+        vfs.create(&other).map(drop),
+        vfs.create_dir(&other),
+        vfs.sync_dir(directory.path()),
+        vfs.rename(&path, &other),
+        vfs.link(&path, &other),
+        vfs.remove(&path),
+    ];
+    assert!(refusals.into_iter().all(|outcome| refused(outcome) == std::io::ErrorKind::ReadOnlyFilesystem));
+    refused(vfs.lock(&other));
+    assert_eq!(vfs.list(directory.path()).unwrap(), ["LOCK", "a"]);
+    assert_eq!(contents(&*file), b"hello");
 }

@@ -388,34 +388,3 @@ fn a_doubtful_edit_keeps_its_file_until_it_is_settled() {
         assert_eq!(node.restart().scan(TABLE), "p1 1 2");
     }
 }
-
-#[test]
-fn a_check_names_what_is_wrong_and_nothing_else() {
-    let vfs = MemoryVfs::new();
-    let mut node = Node::on(Arc::new(vfs.clone()));
-    for row in 0..3 {
-        node.write(&rows(1, [(row, value("v", 1))]));
-        node.flush();
-    }
-    node.write(&rows(1, [(9, value("v", 1))]));
-    assert!(node.store.check().is_empty());
-    let view = node.store.memory.tables.load().get(&TABLE).unwrap().view();
-    let path = node.store.file_path(view.files[1].meta.id);
-    let file = vfs.open(&path).unwrap();
-    for at in 0..file.len().unwrap() {
-        let mut byte = [0];
-        file.read_at(&mut byte, at).unwrap();
-        file.write_at(&[byte[0] ^ 4], at).unwrap();
-        let faults = node.store.check();
-        assert!(faults.len() == 1 && faults[0].to_string().contains(path.to_str().unwrap()), "byte {at}: {faults:?}");
-        file.write_at(&byte, at).unwrap();
-    }
-    node.store
-        .memory
-        .tables
-        .load()
-        .get(&TABLE)
-        .unwrap()
-        .change_view(|view| super::super::view::View { files: view.files[1..].to_vec(), ..view.clone() });
-    assert_eq!(node.store.check().len(), 1);
-}

@@ -21,6 +21,7 @@ use crate::received::ReceivedSet;
 use crate::vfs::Vfs;
 use crate::vfs::memory::MemoryVfs;
 
+mod check;
 mod faults;
 mod files;
 mod law;
@@ -72,6 +73,15 @@ impl Node {
     fn restart(self) -> Node {
         let Node { vfs, tables, store, sequence } = self;
         drop(store);
+        let store = Store::open(vfs.clone(), options(), identity(), &tables).unwrap();
+        Node { vfs, tables, store, sequence }
+    }
+
+    /// The same as [`Node::restart`], with a check of what is on the disk in between.
+    fn checked(self) -> Node {
+        let Node { vfs, tables, store, sequence } = self;
+        drop(store);
+        assert_eq!(check::findings(&vfs), Vec::<String>::new());
         let store = Store::open(vfs.clone(), options(), identity(), &tables).unwrap();
         Node { vfs, tables, store, sequence }
     }
