@@ -95,7 +95,7 @@ async fn write_until_refused(
     round: u64,
     acknowledged: Arc<AtomicU64>,
 ) -> BTreeMap<i64, Written> {
-    let (level, copies) = if round % 2 == 0 { (Quorum, 2) } else { (All, 3) };
+    let (level, copies) = if round.is_multiple_of(2) { (Quorum, 2) } else { (All, 3) };
     let mut kept: BTreeMap<i64, Written> = BTreeMap::new();
     for value in first.. {
         let own = (round as i64 + 1) * 1_000_000 + writer * 10_000 + value % 10_000;
