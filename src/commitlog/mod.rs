@@ -40,7 +40,7 @@
 //! They are never used twice: replay seals the last segment where it cuts the torn tail off, and continues in a new one.
 //!
 //! **Invariants:** a segment exists only if the one before it is sealed and durable · a record is handed out by replay only
-//! if all records before it are · after a failed write or sync nothing more is written.
+//! if all records before it are · after a failed write of records or sync of a segment nothing more is written.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -253,6 +253,7 @@ impl SegmentFile {
 
     fn seal(&self, end: u64, contents: &Contents) -> Result<u64> {
         let sealed = write_seal(&*self.file, self.at(end), contents)?.offset;
+        self.file.sync()?;
         if sealed < self.len / 2 {
             // A node that starts again and again must not leave a full-length file behind each time.
             self.file.set_len(sealed)?;

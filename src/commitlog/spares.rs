@@ -8,7 +8,8 @@
 //!   nothing ─fill, sync─► n.new ─► n.spare ─header, sync─► n.log ─discard─► n.spare, or removed
 //! ```
 //!
-//! **Invariant:** a file is named `.log` only once its header and its length are durable.
+//! **Invariant:** a file is named `.log` only once its header and its length are durable. A file of which any step failed
+//! is removed and never used: after a failed sync nothing is known of it, and on a full disk half a file is in the way.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub struct Spares {
 
 struct State {
     ready: Vec<PathBuf>,
+    /// Were segments; they are ready once a sync of the directory has made that durable.
+    given: Vec<PathBuf>,
     /// Number of the next spare, above all there are.
     next: u64,
 }
@@ -42,7 +45,11 @@ struct State {
 impl Spares {
     /// The spares found in the directory, by number. Too many, or of another length, they go.
     pub(super) fn open(vfs: Arc<dyn Vfs>, directory: &Path, segment_bytes: u64, found: &[u64]) -> Result<Spares> {
-        let mut state = State { ready: Vec::new(), next: found.iter().max().map_or(1, |last| last.saturating_add(1)) };
+        let mut state = State {
+            ready: Vec::new(),
+            given: Vec::new(),
+            next: found.iter().max().map_or(1, |last| last.saturating_add(1)),
+        };
         for number in found {
             let path = spare_path(directory, *number);
             if state.ready.len() < SPARES_MAX && vfs.open(&path)?.len()? >= segment_bytes {
@@ -73,11 +80,15 @@ impl Spares {
     /// Makes a file the segment of this header: durable, and never seen without its header.
     pub(super) fn take(&self, header: &Header) -> Result<Arc<dyn File>> {
         let spare = self.ready_or_filled()?;
-        let file = self.vfs.open(&spare)?;
+        self.make_segment(&spare, header).inspect_err(|_| self.abandon(&spare))
+    }
+
+    /// May be tried again with another spare, which then takes the place of a segment that nothing was written to.
+    fn make_segment(&self, spare: &Path, header: &Header) -> Result<Arc<dyn File>> {
+        let file = self.vfs.open(spare)?;
         file.write_at(&header.encode(), 0)?;
         file.sync()?;
-        let path = segment_path(&self.directory, header.segment);
-        self.vfs.rename(&spare, &path)?;
+        self.vfs.rename(spare, &segment_path(&self.directory, header.segment))?;
         self.vfs.sync_dir(&self.directory)?;
         Ok(file)
     }
@@ -85,20 +96,21 @@ impl Spares {
     /// Takes a segment out of the log, durably: keeps its file if it is of full length and wanted, else removes it.
     pub(super) fn give(&self, segment: &Path) -> Result<()> {
         let mut state = self.state.lock();
-        let mut spare = None;
         // It is gone already if an earlier attempt failed only in the sync.
         if self.vfs.exists(segment)? {
-            if state.ready.len() < SPARES_MAX && self.vfs.open(segment)?.len()? >= self.segment_bytes {
+            let spares = state.ready.len() + state.given.len();
+            if spares < SPARES_MAX && self.vfs.open(segment)?.len()? >= self.segment_bytes {
                 let path = spare_path(&self.directory, state.take_number());
                 self.vfs.rename(segment, &path)?;
-                spare = Some(path);
+                state.given.push(path);
             } else {
                 self.vfs.remove(segment)?;
             }
         }
         self.vfs.sync_dir(&self.directory)?;
         // Only now: were the old name to come back after the file got another header, it would look like corruption.
-        state.ready.extend(spare);
+        let State { ready, given, .. } = &mut *state;
+        ready.append(given);
         Ok(())
     }
 
@@ -114,7 +126,13 @@ impl Spares {
 
     fn fill(&self, number: u64) -> Result<PathBuf> {
         let unfinished = self.directory.join(format!("{number:020}.new"));
-        let file = self.vfs.create(&unfinished)?;
+        let spare = spare_path(&self.directory, number);
+        let filled = self.fill_file(&unfinished).and_then(|()| self.vfs.rename(&unfinished, &spare));
+        filled.map(|()| spare).inspect_err(|_| self.abandon(&unfinished))
+    }
+
+    fn fill_file(&self, path: &Path) -> Result<()> {
+        let file = self.vfs.create(path)?;
         let zeros = vec![0; self.segment_bytes.min(FILL_BYTES) as usize];
         let mut at = 0;
         while at < self.segment_bytes {
@@ -122,10 +140,14 @@ impl Spares {
             file.write_at(&zeros[..length as usize], at)?;
             at += length;
         }
-        file.sync()?;
-        let spare = spare_path(&self.directory, number);
-        self.vfs.rename(&unfinished, &spare)?;
-        Ok(spare)
+        file.sync()
+    }
+
+    fn abandon(&self, path: &Path) {
+        let outcome = self.vfs.exists(path).and_then(|exists| if exists { self.vfs.remove(path) } else { Ok(()) });
+        if let Err(error) = outcome {
+            tracing::warn!(file = %path.display(), %error, "a file that is not in use stays until the next start");
+        }
     }
 }
 

@@ -467,33 +467,109 @@ fn fails(error: Error) {
 }
 
 #[test]
-fn after_a_failure_nothing_more_is_written() {
-    let faults = [
-        (Operation::Write, Fault::Full),
-        (Operation::Write, Fault::ShortWrite),
-        (Operation::Write, Fault::Device),
-        (Operation::Sync, Fault::Device),
-    ];
-    for (operation, fault) in faults {
+fn after_a_failed_sync_nothing_more_is_written() {
+    for seed in 0..10 {
+        let memory = MemoryVfs::new();
+        let vfs = FaultyVfs::new(memory.arc());
+        let mut log = open(&vfs).unwrap().log;
+        append(&mut log, 0..3, 100).unwrap();
+        log.sync().unwrap();
+        append(&mut log, 3..6, 100).unwrap();
+        vfs.fail(Operation::Sync, 1, Fault::Device);
+        // Closing syncs as well, and is no second chance.
+        let failed = if seed % 2 == 0 { log.sync().map(drop) } else { log.close() };
+        assert!(matches!(failed, Err(Error::Io { .. })));
+        let writes = vfs.calls(Operation::Write);
+        fails(append(&mut log, 6..9, 100).unwrap_err());
+        fails(log.sync().unwrap_err());
+        fails(log.close().unwrap_err());
+        assert_eq!(vfs.calls(Operation::Write), writes);
+        // The process starts again over what the system shows it, and then the power fails: what was handed out stays.
+        let shown = open(&vfs).unwrap().records;
+        assert!(shown.len() >= 3 && shown.len() <= 6);
+        memory.crash(seed);
+        assert_eq!(open(&memory).unwrap().records, shown);
+    }
+}
+
+/// A write of records that fails may have left some of them behind the end. The next append goes to a new segment, and of
+/// what was refused nothing is read: not even a whole record that stands just where the next one could follow.
+#[test]
+fn a_refused_append_leaves_nothing_once_another_was_taken() {
+    for fault in [Fault::Full, Fault::ShortWrite, Fault::Device] {
         for seed in 0..10 {
             let memory = MemoryVfs::new();
             let vfs = FaultyVfs::new(memory.arc());
             let mut log = open(&vfs).unwrap().log;
             append(&mut log, 0..3, 100).unwrap();
             log.sync().unwrap();
-            vfs.fail(operation, 1, fault);
-            let failed = append(&mut log, 3..6, 100).and_then(|_| log.sync());
-            assert!(matches!(failed, Err(Error::Io { .. })));
-            let writes = vfs.calls(Operation::Write);
-            fails(append(&mut log, 6..9, 100).unwrap_err());
-            fails(log.sync().unwrap_err());
-            fails(log.close().unwrap_err());
-            assert_eq!(vfs.calls(Operation::Write), writes);
-            // The process starts again over what the system shows it, and then the power fails: what was handed out stays.
-            let shown = open(&vfs).unwrap().records;
-            assert!(shown.len() >= 3 && shown.len() <= 6);
+            vfs.fail(Operation::Write, 1, fault);
+            assert!(matches!(append(&mut log, 100..106, 100), Err(Error::Io { .. })));
+            append(&mut log, 3..4, 100).unwrap();
+            append(&mut log, 4..9, 100).unwrap();
+            log.sync().unwrap();
             memory.crash(seed);
-            assert_eq!(open(&memory).unwrap().records, shown);
+            assert_eq!(open(&memory).unwrap().records, (0..9).collect::<Vec<_>>(), "{fault:?}");
+        }
+    }
+}
+
+/// A disk that is full refuses writes and takes them again when it is not: every call of a switch but the syncs of the
+/// segment itself may fail, and the same append succeeds right afterwards, without a restart.
+#[test]
+fn a_full_disk_at_a_switch_refuses_and_resumes() {
+    use Operation::{Create, Open, Rename, SyncDir, Write};
+    for (operation, fault) in [Create, Open, Rename, SyncDir, Write]
+        .into_iter()
+        .flat_map(|call| [(call, Fault::Full), (call, Fault::ShortWrite)])
+    {
+        for nth in 1..6 {
+            let memory = MemoryVfs::new();
+            let vfs = FaultyVfs::new(memory.arc());
+            let mut log = open(&vfs).unwrap().log;
+            vfs.fail(operation, nth, fault);
+            let (mut taken, mut refused) = (0, 0);
+            while taken < 60 {
+                match append(&mut log, taken..taken + 3, 900) {
+                    Ok(_) => taken += 3,
+                    Err(error) => {
+                        assert!(matches!(error, Error::Io { .. }), "{error}");
+                        refused += 1;
+                    }
+                }
+            }
+            assert!(refused <= 1, "{operation:?} {nth}: refused {refused} times");
+            let unfinished = vfs.list(Path::new("/log")).unwrap().iter().filter(|name| name.ends_with(".new")).count();
+            assert_eq!(unfinished, 0, "half a file is in the way of others");
+            log.sync().unwrap();
+            memory.crash(nth);
+            assert_eq!(open(&memory).unwrap().records, (0..60).collect::<Vec<_>>(), "{operation:?} {nth}");
+        }
+    }
+}
+
+/// A segment that could not be taken out of the log is taken out by the next attempt, and its file is used again.
+#[test]
+fn discarding_goes_on_where_it_failed() {
+    for operation in [Operation::Exists, Operation::Open, Operation::Len, Operation::Rename, Operation::SyncDir] {
+        for nth in 1..4 {
+            let memory = MemoryVfs::new();
+            let vfs = FaultyVfs::new(memory.arc());
+            let mut log = open(&vfs).unwrap().log;
+            append(&mut log, 0..60, 900).unwrap();
+            log.sync().unwrap();
+            let end = log.end();
+            vfs.fail(operation, nth, Fault::Device);
+            assert!(log.discard_before(end).is_err());
+            log.discard_before(end).unwrap();
+            assert_eq!(segments(&memory), [segment_path(Path::new("/log"), end.segment)]);
+            append(&mut log, 60..90, 900).unwrap();
+            log.sync().unwrap();
+            assert_eq!(vfs.list(Path::new("/log")).unwrap().len(), 5, "{operation:?} {nth}: all spares are used");
+            drop(log);
+            memory.crash(nth);
+            let records = open_from(&memory, end).unwrap().records;
+            assert_eq!(records, (60..90).collect::<Vec<_>>());
         }
     }
 }

@@ -6,6 +6,16 @@
 //! Records of one append go into one buffer and one write per segment. The switch to the next segment syncs the old one
 //! before and after its seal, so that at most one segment ever holds what is not durable; that costs two syncs per
 //! segment and lets replay treat damage in any other one as what it is.
+//!
+//! # When the disk is full
+//!
+//! An append that fails may be tried again; none that was refused is ever read back once a later one was taken.
+//!
+//! - At a switch new room is asked for. A group straddles two segments only if it is larger than one, so the switch is
+//!   done before any of the group is written. It goes on where it stopped.
+//! - After a failed write of records nobody knows what stands behind the end. The segment is sealed there, over it, before
+//!   anything else is taken.
+//! - A failed sync of a segment, and a group that failed after a part of it was sealed, end the log until it is reopened.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -49,6 +59,17 @@ struct Active {
     file: Arc<dyn File>,
     end: Position,
     contents: Contents,
+    next: Next,
+}
+
+/// What may be written to the active segment next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Records,
+    /// A write failed: what stands behind the end is not known.
+    Seal,
+    /// The seal is durable, but the next segment could not be begun yet.
+    Nothing,
 }
 
 impl CommitLog {
@@ -66,21 +87,22 @@ impl CommitLog {
     /// each, appended to `ends`. Nothing of it is durable before [`CommitLog::sync`].
     ///
     /// Nothing is written if any of them is larger than half a segment ([`Error::Invalid`]) or is not a record
-    /// ([`Error::Corrupt`]). After a failed write the log takes no more.
+    /// ([`Error::Corrupt`]). After [`Error::Io`] the same call may be tried again; until an append has succeeded, the log
+    /// may show the refused records when it is reopened. After a failed sync it answers [`Error::LogFailed`] from then on.
     pub fn append(&mut self, records: &[Bytes], ends: &mut Vec<Position>) -> Result<()> {
         self.check_alive()?;
         let entries = records.iter().map(|record| self.check(record)).collect::<Result<Vec<Entry>>>()?;
+        if self.needs_switch(records) {
+            self.switch()?;
+        }
         let before = ends.len();
-        self.write(records, &entries, ends).map_err(|error| {
-            ends.truncate(before);
-            self.fail(error)
-        })
+        self.write(records, &entries, ends).inspect_err(|_| ends.truncate(before))
     }
 
     /// Makes everything appended so far durable and answers up to where. After a failure the log takes no more writes.
     pub fn sync(&mut self) -> Result<Position> {
         self.check_alive()?;
-        self.sync_active().map_err(|error| self.fail(error))?;
+        self.sync_active()?;
         Ok(self.synced)
     }
 
@@ -133,7 +155,7 @@ impl CommitLog {
     }
 
     fn fail(&mut self, error: Error) -> Error {
-        self.failure = Some(error.to_string());
+        self.failure.get_or_insert_with(|| error.to_string());
         error
     }
 
@@ -149,18 +171,33 @@ impl CommitLog {
     fn write(&mut self, records: &[Bytes], entries: &[Entry], ends: &mut Vec<Position>) -> Result<()> {
         let mut written = 0;
         while written < records.len() {
-            if !self.fits(MARK_BYTES, &records[written]) {
-                self.switch()?;
+            match self.write_some(&records[written..], &entries[written..], ends) {
+                Ok(count) => written += count,
+                // The first part is durable in a sealed segment and cannot be taken back.
+                Err(error) if written > 0 => return Err(self.fail(error)),
+                Err(error) => return Err(error),
             }
-            written += self.write_group(&records[written..], &entries[written..], ends)?;
         }
         Ok(())
     }
 
+    fn write_some(&mut self, records: &[Bytes], entries: &[Entry], ends: &mut Vec<Position>) -> Result<usize> {
+        if !self.fits(MARK_BYTES, &records[0]) {
+            self.switch()?;
+        }
+        self.write_group(records, entries, ends)
+    }
+
+    /// Whether the records must wait for another segment: they do not fit into this one, but into an empty one.
+    fn needs_switch(&self, records: &[Bytes]) -> bool {
+        let group = MARK_BYTES + records.iter().map(framed_bytes).sum::<u64>();
+        let fits_behind = |offset: u64| offset + group <= self.options.segment_bytes;
+        self.active.next != Next::Records || (!fits_behind(self.active.end.offset) && fits_behind(HEADER_BYTES))
+    }
+
     /// Whether `record` fits behind `before` more bytes.
     fn fits(&self, before: u64, record: &Bytes) -> bool {
-        let frame = (FRAME_HEADER_BYTES + record.len()) as u64;
-        self.active.end.offset + before + frame <= self.options.segment_bytes
+        self.active.end.offset + before + framed_bytes(record) <= self.options.segment_bytes
     }
 
     /// Writes as many of the records as fit into the active segment; how many.
@@ -170,17 +207,17 @@ impl CommitLog {
         buffer.clear();
         put_mark(&mut buffer, start, self.synced);
         let mut count = 0;
-        for (record, entry) in records.iter().zip(entries) {
+        for record in records {
             if !self.fits(buffer.len() as u64, record) {
                 break;
             }
             let salt = start.plus(buffer.len()).salt();
             put_frame(&mut buffer, salt, record);
             ends.push(start.plus(buffer.len()));
-            self.active.contents.add(entry);
             count += 1;
         }
-        self.active.file.write_at(&buffer, start.offset)?;
+        self.active.file.write_at(&buffer, start.offset).inspect_err(|_| self.active.next = Next::Seal)?;
+        entries[..count].iter().for_each(|entry| self.active.contents.add(entry));
         self.active.end = start.plus(buffer.len());
         self.buffer = buffer;
         Ok(count)
@@ -188,42 +225,51 @@ impl CommitLog {
 
     fn sync_active(&mut self) -> Result<()> {
         if self.synced < self.active.end {
-            self.active.file.sync()?;
+            self.active.file.sync().map_err(|error| self.fail(error))?;
             self.synced = self.active.end;
         }
         Ok(())
     }
 
-    fn seal(&mut self) -> Result<Sealed> {
+    /// Seals the active segment, once. If only the write fails, nothing relies on it, and it may be tried again.
+    fn seal(&mut self) -> Result<()> {
+        if self.active.next == Next::Nothing {
+            return Ok(());
+        }
         self.sync_active()?;
         let end = write_seal(&*self.active.file, self.active.end, &self.active.contents)?;
-        Ok(Sealed { number: end.segment, bytes: end.offset })
+        self.active.file.sync().map_err(|error| self.fail(error))?;
+        (self.active.end, self.active.next, self.synced) = (end, Next::Nothing, end);
+        Ok(())
     }
 
     fn switch(&mut self) -> Result<()> {
-        let sealed = self.seal()?;
-        let next = sealed.number + 1;
-        self.sealed.push_back(sealed);
-        self.active = begin(&self.options, &self.spares, next)?;
+        self.seal()?;
+        let Position { segment: number, offset: bytes } = self.active.end;
+        self.active = begin(&self.options, &self.spares, number + 1)?;
+        self.sealed.push_back(Sealed { number, bytes });
         self.synced = self.active.end;
         Ok(())
     }
 }
 
+fn framed_bytes(record: &Bytes) -> u64 {
+    (FRAME_HEADER_BYTES + record.len()) as u64
+}
+
 fn begin(options: &LogOptions, spares: &Spares, number: u64) -> Result<Active> {
     let file = spares.take(&Header { owner: options.owner, segment: number, capacity: options.segment_bytes })?;
     let end = Position { segment: number, offset: HEADER_BYTES };
-    Ok(Active { file, end, contents: Contents::default() })
+    Ok(Active { file, end, contents: Contents::default(), next: Next::Records })
 }
 
-/// Seals a segment that is durable up to `end`, and makes the seal durable; answers where it ends. A footer that does not
-/// fit lets the file grow.
+/// Writes the seal of a segment that is durable up to `end`; answers where it ends. It holds once it is synced. A footer
+/// that does not fit lets the file grow.
 pub(super) fn write_seal(file: &dyn File, end: Position, contents: &Contents) -> Result<Position> {
     let mut buffer = Vec::new();
     put_mark(&mut buffer, end, end);
     let salt = end.plus(buffer.len()).salt();
     put_frame(&mut buffer, salt, &contents.encode());
     file.write_at(&buffer, end.offset)?;
-    file.sync()?;
     Ok(end.plus(buffer.len()))
 }

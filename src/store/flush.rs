@@ -156,10 +156,12 @@ impl Store {
         Ok(true)
     }
 
-    /// Lets segments go that no memtable needs, where no flush does it: after a restart, or after a table was dropped.
+    /// Lets segments go that no memtable needs, where no flush does it: after a restart, after a table was dropped, or
+    /// after a flush could not.
     pub(super) fn release_log(&self) -> Result<()> {
-        if self.replay_from(None).segment <= self.manifest.lock().state().replay_from.segment {
-            return Ok(());
+        let saved = self.manifest.lock().state().replay_from;
+        if self.replay_from(None).segment <= saved.segment {
+            return self.log.lock().discard_before(saved);
         }
         let (changes, replay_from) = self.release_changes(None)?;
         let outcome = self.manifest.lock().commit(changes.clone());

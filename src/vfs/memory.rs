@@ -51,8 +51,8 @@ struct State {
     operations: u64,
     off_at: Option<u64>,
     off: bool,
-    /// The next sync of a file fails, and this seed decides what of it reached the disk.
-    failing_sync: Option<u64>,
+    /// The sync of a file that fails, counted from the next one, and the seed that decides what of it reached the disk.
+    failing_sync: Option<(u64, u64)>,
 }
 
 type Names = BTreeMap<PathBuf, Arc<Mutex<Inode>>>;
@@ -103,7 +103,12 @@ impl MemoryVfs {
     /// Lets the next sync of a file fail as page caches do: `seed` decides what reached the disk, reads go on to see all of
     /// it, and no later sync writes the rest.
     pub fn fail_next_sync(&self, seed: u64) {
-        self.state.lock().failing_sync = Some(seed);
+        self.fail_sync(1, seed);
+    }
+
+    /// Lets the `nth` sync of a file from now on (1 is the next one) fail as [`MemoryVfs::fail_next_sync`] does.
+    pub fn fail_sync(&self, nth: u64, seed: u64) {
+        self.state.lock().failing_sync = Some((nth, seed));
     }
 
     /// Takes the power away and gives it back: what was not synced is kept, lost or torn, as `seed` decides.
@@ -158,6 +163,16 @@ impl State {
         self.off = self.off_at.is_some_and(|at| self.operations >= at);
         let done = effect(self).map_err(|kind| Error::io(operation, path, kind.into()))?;
         if self.off { Err(power_lost(operation, path)) } else { Ok(done) }
+    }
+
+    /// Counts a sync of a file; the seed of its failure if it is to fail.
+    fn fails_sync(&mut self) -> Option<u64> {
+        let (nth, seed) = self.failing_sync.take()?;
+        if nth <= 1 {
+            return Some(seed);
+        }
+        self.failing_sync = Some((nth - 1, seed));
+        None
     }
 
     fn is_directory(&self, path: &Path) -> bool {
@@ -489,7 +504,7 @@ impl File for MemoryFile {
 
     fn sync(&self) -> Result<()> {
         self.run("sync", |state, inode| {
-            if let Some(seed) = state.failing_sync.take() {
+            if let Some(seed) = state.fails_sync() {
                 let mut random = StdRng::seed_from_u64(seed);
                 inode.settle(Mercy::draw(&mut random), &mut random);
                 return Err(io::ErrorKind::Other);
