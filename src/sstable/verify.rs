@@ -15,10 +15,10 @@ use crate::codec::EncodedRow;
 use crate::model::{Fragment, Stream};
 
 impl Sstable {
-    /// Reads every byte and compares it with every checksum and with `hash`; then as [`Sstable::verify_unlisted`].
+    /// As [`Sstable::verify_unlisted`], which can name the place of a fault, and compares every byte with `hash`.
     pub fn verify(self: &Arc<Self>, hash: &[u8; 32]) -> Result<()> {
-        self.verify_hash(hash)?;
-        self.verify_unlisted()
+        self.verify_unlisted()?;
+        self.verify_hash(hash)
     }
 
     /// Verifies a file of which no hash is recorded: compares every byte with its checksum and checks that the blocks

@@ -118,7 +118,8 @@ impl Stopped {
         let path = self.data_directory().join(file_name(meta.id));
         let outcome = self.vfs.exists(&path).and_then(|exists| {
             if !exists {
-                return Err(Corrupt::new("table", "a file that the manifest lists is missing").into());
+                let missing = Corrupt::new("table", "a file that the manifest lists is missing");
+                return Err(Corrupt { file: Some(path.clone()), ..missing }.into());
             }
             let sstable = Arc::new(Sstable::open(&*self.vfs, &path, Arc::new(BlockCache::new(CACHE_BYTES)))?);
             check_label(&sstable, meta, report.identity)?;

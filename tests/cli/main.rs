@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod memory;
+mod stopped;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

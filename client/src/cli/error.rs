@@ -63,6 +63,21 @@ pub enum Error {
     #[error("{0}")]
     Usage(&'static str),
 
+    /// A store's files, read without a cluster.
+    #[error(transparent)]
+    Store(#[from] trefoil::Error),
+
+    /// There is nothing to look into.
+    #[error("there is no .sst file in {directory}")]
+    NoSstables {
+        /// The directory.
+        directory: String,
+    },
+
+    /// Files are not as they must be; each fault has been named.
+    #[error("faults found: {0}")]
+    Faults(usize),
+
     /// An import stopped; everything up to a line is in the table.
     #[error(transparent)]
     Import(#[from] super::import::Stopped),

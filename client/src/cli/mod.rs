@@ -8,6 +8,7 @@
 //! Exit codes: 0 done, 1 failed, 2 the command line itself is wrong (nothing was asked of the cluster).
 
 mod bench;
+mod check;
 mod csv;
 mod delete;
 mod duration;
@@ -26,7 +27,9 @@ mod row;
 mod rows;
 mod scan;
 mod schema;
+mod sstable;
 mod status;
+mod stopped;
 mod table_name;
 mod text;
 
@@ -114,6 +117,11 @@ enum Command {
     Flush(flush::Flush),
     /// Measure the cluster with reads and writes
     Bench(bench::Bench),
+    /// Check the files of a stopped node, without a cluster
+    Check(check::Check),
+    /// Look into SSTables of a stopped node, without a cluster
+    #[command(subcommand)]
+    Sstable(sstable::SstableCommand),
 }
 
 impl Global {
@@ -168,6 +176,8 @@ impl Command {
             Command::Ring => ring::run(global).await,
             Command::Flush(command) => command.run(global).await,
             Command::Bench(command) => command.run(global).await,
+            Command::Check(command) => command.run(global),
+            Command::Sstable(command) => command.run(global),
         }
     }
 }

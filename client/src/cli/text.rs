@@ -6,7 +6,6 @@
 
 use std::fmt::Write;
 
-use bytes::Bytes;
 use jiff::civil::{Date, Time};
 use jiff::{Timestamp, Unit};
 use num_bigint::BigInt;
@@ -225,7 +224,15 @@ fn blob(text: &str) -> Option<Value> {
     bytes.collect::<Option<Vec<u8>>>().map(|bytes| Value::Blob(bytes.into()))
 }
 
-fn print_blob(bytes: &Bytes, out: &mut String) -> std::fmt::Result {
+/// Bytes as a blob is printed.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = print_blob(bytes, &mut out);
+    out
+}
+
+fn print_blob(bytes: &[u8], out: &mut String) -> std::fmt::Result {
     out.reserve(2 + 2 * bytes.len());
     out.push_str("0x");
     bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))

@@ -1,0 +1,83 @@
+//! The files of a stopped node, for commands that look at them without a cluster. Everything is opened for reading alone.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value as Json, json};
+use trefoil::sstable::{BlockCache, Sstable};
+use trefoil::store::Stopped;
+use trefoil::vfs::disk::ReadOnlyDiskVfs;
+
+use super::error::{Error, Result};
+
+/// Everything is read once, so there is little to keep.
+const CACHE_BYTES: u64 = 4 << 20;
+
+/// The store in `directory`: a node's data directory, or the folder `store` in it.
+pub fn store(directory: &Path) -> Result<Stopped> {
+    let inside = directory.join("store");
+    let is_around = !Stopped::is_at(&ReadOnlyDiskVfs, directory)? && Stopped::is_at(&ReadOnlyDiskVfs, &inside)?;
+    Ok(Stopped::open(Arc::new(ReadOnlyDiskVfs), if is_around { &inside } else { directory })?)
+}
+
+/// The SSTables that a command is about.
+pub struct Sstables {
+    /// Never empty.
+    pub paths: Vec<PathBuf>,
+    /// The store whose files they are, if they lie in one; held, so that no node starts on it meanwhile.
+    pub store: Option<Stopped>,
+}
+
+impl Sstables {
+    /// One file, or every `.sst` in a directory.
+    pub fn at(path: &Path) -> Result<Sstables> {
+        let path_failed = |source| Error::file("open", path, source);
+        let is_directory = fs::metadata(path).map_err(path_failed)?.is_dir();
+        let paths = if is_directory { list(path)? } else { vec![path.to_owned()] };
+        let whole = fs::canonicalize(path).map_err(path_failed)?;
+        let folder = if is_directory { Some(whole.as_path()) } else { whole.parent() };
+        // Files lie in a folder of their store; a set of files may have its manifest beside them.
+        for candidate in folder.into_iter().flat_map(|folder| folder.ancestors().take(2)) {
+            if Stopped::is_at(&ReadOnlyDiskVfs, candidate)? {
+                let store = Some(Stopped::open(Arc::new(ReadOnlyDiskVfs), candidate)?);
+                return Ok(Sstables { paths, store });
+            }
+        }
+        Ok(Sstables { paths, store: None })
+    }
+}
+
+fn list(directory: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |source| Error::file("list", directory, source);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "sst") {
+            paths.push(path);
+        }
+    }
+    if paths.is_empty() {
+        return Err(Error::NoSstables { directory: directory.display().to_string() });
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Opens one.
+pub fn open(path: &Path) -> trefoil::Result<Arc<Sstable>> {
+    let sstable = Sstable::open(&ReadOnlyDiskVfs, path, Arc::new(BlockCache::new(CACHE_BYTES)));
+    sstable.map(Arc::new).map_err(|error| error.in_file(path, 0))
+}
+
+/// A fault for programs. `file` is there unless none is to blame, `offset` if the place is known.
+pub fn fault(error: &trefoil::Error) -> Json {
+    let (file, offset) = match error {
+        trefoil::Error::Corrupt(corrupt) => (corrupt.file.as_deref(), corrupt.offset),
+        trefoil::Error::Version { file, .. } => (Some(file.as_path()), None),
+        trefoil::Error::Io { path, .. } => (Some(path.as_path()), None),
+        trefoil::Error::WrongDirectory { directory, .. } => (Some(directory.as_path()), None),
+        _ => (None, None),
+    };
+    json!({ "file": file.map(|file| file.display().to_string()), "offset": offset, "error": error.to_string() })
+}
