@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use trefoil::codec::varint::{Reader, put_bytes, put_varint};
-use trefoil::metadata::{Birth, ClusterState, Entry, Member, Refusal};
+use trefoil::metadata::{Birth, ClusterState, Entry, Epoch, Member, Refusal};
 use trefoil::model::{NodeId, VnodeBits};
 use trefoil::ring::{Node, Zone};
 use trefoil::vfs::Vfs;
@@ -208,9 +208,16 @@ pub async fn enter(
         }
     };
     check_identity(&desk.config, saved.node, &saved.state)?;
+    let is_newborn = saved.state.epoch() == Epoch::default();
     let log = RaftLog::open(files, saved, rpc, timing).await?;
     let log = Arc::clone(desk.log.get_or_init(|| log));
-    say_started(&log).await?;
+    let campaign = async {
+        if is_newborn && is_first(&desk.config) {
+            log.campaign(timing.birth_retry, timing.election_max).await;
+        }
+    };
+    let (started, ()) = tokio::join!(say_started(&log), campaign);
+    started?;
     Ok(log)
 }
 

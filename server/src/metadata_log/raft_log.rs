@@ -50,6 +50,21 @@ enum Part {
 }
 
 impl RaftLog {
+    /// Stands for election until there is a leader, in the first term of a cluster: everybody waits for one, and nobody
+    /// has heard of another. Waits longer from time to time, from `first` to `longest`.
+    pub(crate) async fn campaign(&self, first: Duration, longest: Duration) {
+        let Part::Voter(raft) = &self.part else { return };
+        let mut pause = first;
+        while raft.metrics().borrow().current_leader.is_none() {
+            // A refusal says that Raft has stopped: then nothing is left to be won.
+            if raft.trigger().elect().await.is_err() {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+
     /// Takes part as the directory says. Its tasks run on the current runtime.
     pub(crate) async fn open(
         files: Files,
