@@ -94,7 +94,7 @@ impl Builder {
         self.order.end().map_err(|reason| out_of_order(&self.options, reason))?;
         self.cut_block()?;
         let id = self.options.id;
-        let parts = [self.index.finish(), self.bloom.finish(), self.stats.encode(), self.vnodes.finish()];
+        let parts = [self.index.finish(), self.bloom.finish(), self.stats.encode(), self.vnodes.finish().encode()];
         let mut sections = [Section { offset: 0, len: 0, crc: 0 }; SECTIONS];
         for (section, bytes) in sections.iter_mut().zip(&parts) {
             let (offset, len) = (self.output.offset, bytes.len() as u64);

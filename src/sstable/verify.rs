@@ -5,11 +5,13 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use super::READ_AHEAD_BYTES;
+use super::block::Block;
 use super::blocks::Blocks;
 use super::format::HEADER_BYTES;
 use super::order::Order;
 use super::reader::{Sstable, read_at};
 use super::stats::Stats;
+use super::vnodes::VnodeBuilder;
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::model::{Fragment, Stream};
@@ -23,7 +25,7 @@ impl Sstable {
 
     /// Verifies a file of which no hash is recorded: compares every byte with its checksum and checks that the blocks
     /// follow each other as the index says, that all fragments are in order and their rows well-formed, that the filter
-    /// admits every partition and that the statistics are true.
+    /// admits every partition and that the statistics and the vnode directory are true.
     pub fn verify_unlisted(self: &Arc<Self>) -> Result<()> {
         self.verify_index()?;
         self.verify_contents()
@@ -45,6 +47,7 @@ impl Sstable {
 
     fn verify_index(self: &Arc<Self>) -> Result<()> {
         let mut blocks = Blocks::ahead(self);
+        let mut vnodes = VnodeBuilder::new(self.vnodes.bits);
         let mut end = HEADER_BYTES as u64;
         for number in 0..self.index.count() {
             let entry = self.index.entry(number)?;
@@ -56,7 +59,12 @@ impl Sstable {
             if entry.offset != end || !begins {
                 return Err(self.corrupt(format!("block {number} is not what the index says")));
             }
+            note_vnodes(&mut vnodes, &block, end).map_err(|error| self.placed(error, entry.offset))?;
             end += u64::from(entry.len);
+            vnodes.block_written(end);
+        }
+        if vnodes.finish() != self.vnodes {
+            return Err(self.corrupt("its vnode directory is not true"));
         }
         if end != self.index.blocks_end() {
             return Err(self.corrupt("there are bytes behind the last block of the index"));
@@ -92,4 +100,16 @@ impl Sstable {
         };
         ordered.map_err(|reason| self.corrupt(reason))
     }
+}
+
+/// Notes what a block that stands at `offset` holds of which vnodes, as the builder did.
+fn note_vnodes(vnodes: &mut VnodeBuilder, block: &Block, offset: u64) -> Result<()> {
+    for entry in 0..block.len() {
+        match block.fragment(entry)? {
+            Fragment::Partition(header) => vnodes.partition(header.key.token(), offset),
+            Fragment::Row(..) => vnodes.row(),
+            Fragment::Change(..) => vnodes.touch(),
+        }
+    }
+    Ok(())
 }

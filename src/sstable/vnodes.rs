@@ -85,9 +85,16 @@ impl VnodeBuilder {
         self.touched = self.directory.spans.len();
     }
 
+    /// The directory of all that was noted.
+    pub(super) fn finish(self) -> VnodeDirectory {
+        self.directory
+    }
+}
+
+impl VnodeDirectory {
     /// The section's bytes.
-    pub(super) fn finish(self) -> Vec<u8> {
-        let VnodeDirectory { bits, spans } = self.directory;
+    pub(super) fn encode(self) -> Vec<u8> {
+        let VnodeDirectory { bits, spans } = self;
         let mut out = vec![bits.bits()];
         put_varint(&mut out, spans.len() as u64);
         for span in spans {
@@ -99,9 +106,7 @@ impl VnodeBuilder {
         }
         out
     }
-}
 
-impl VnodeDirectory {
     /// Reads a section's bytes.
     pub(super) fn decode(bytes: Bytes) -> Result<VnodeDirectory> {
         let mut reader = Reader::new("vnode directory", bytes);

@@ -109,6 +109,28 @@ fn a_file_is_not_taken_for_one_of_another_hash_or_version() {
     assert!(matches!(error, crate::Error::Version { found: 2, .. }), "{error}");
 }
 
+/// What a file says of its contents is believed by reads, so it is verified, however right its checksums are.
+#[test]
+fn a_file_that_says_what_is_not_true_of_it_is_found() {
+    let vfs = disk();
+    sample().build(&vfs, 200);
+    open(&vfs).unwrap().verify_unlisted().unwrap();
+    type Lie = (&'static str, fn(&mut Sstable));
+    let lies: [Lie; 5] = [
+        ("statistics", |file| file.stats.tombstones -= 1),
+        ("vnode directory", |file| file.vnodes.spans[0].rows += 1),
+        ("vnode directory", |file| file.vnodes.spans[0].partitions -= 1),
+        ("vnode directory", |file| file.vnodes.spans[0].blocks.end -= 1),
+        ("vnode directory", |file| file.vnodes.spans.truncate(1)),
+    ];
+    for (what, lie) in lies {
+        let mut file = open(&vfs).unwrap();
+        lie(Arc::get_mut(&mut file).unwrap());
+        let error = file.verify_unlisted().unwrap_err().to_string();
+        assert!(error.contains(what) && error.contains(path().to_str().unwrap()), "{error}");
+    }
+}
+
 /// Decoders behind a checksum meet only what a builder wrote, unless the builder is wrong; they do not panic then either.
 #[test]
 fn decoders_do_not_panic_on_damage_that_no_checksum_has_seen() {
