@@ -110,7 +110,7 @@ pub enum Error {
     #[error("the read needs a block that is not cached")]
     NotCached,
 
-    /// After a failed write or fsync the log no longer knows what is on disk; only a restart, which replays it, does.
+    /// After a failed fsync the log no longer knows what is on disk; only a restart, which replays it, does.
     #[error("the commit log takes no more writes since {cause}; check the disk, then restart the node")]
     LogFailed {
         /// The first failure.

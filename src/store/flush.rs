@@ -149,7 +149,7 @@ impl Store {
         }
         if let Err(error) = manifest.commit(changes.clone()) {
             self.memory.names.lock().not_saved(&changes);
-            manifest.keep_until_settled(self.file_path(file.meta.id));
+            manifest.remove_once_settled(self.file_path(file.meta.id));
             return Err(error);
         }
         table.change_view(|present| view(present, file));

@@ -14,7 +14,8 @@
 //! A file that has grown is rewritten under another name and renamed.
 //!
 //! After a failed write or fsync nobody knows whether the edit is on the disk. The file is then not touched again: the
-//! next edit writes a new one, which settles it. Until then no file may go that the doubtful edit named.
+//! next edit writes a new one, which settles it. Until then no file may go that the doubtful edit named. An edit that failed
+//! before the new file got its name surely did not happen, so that one tried again and again on a full disk takes no room.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +46,8 @@ pub(super) struct Manifest {
     state: State,
     /// Where edits are appended; `None` when it is not known what the file holds.
     tail: Option<Tail>,
+    /// Whether the last edit, if it failed, may have happened all the same.
+    is_last_doubtful: bool,
     /// Files of which a doubtful edit may say that they are live. They go once that is settled.
     doubtful: Vec<PathBuf>,
 }
@@ -63,8 +66,7 @@ impl Manifest {
 
     /// Makes an empty one.
     pub(super) fn create(vfs: Arc<dyn Vfs>, directory: &Path) -> Result<Manifest> {
-        let (directory, state) = (directory.to_owned(), State::default());
-        let mut manifest = Manifest { vfs, directory, state, tail: None, doubtful: Vec::new() };
+        let mut manifest = Manifest::new(vfs, directory, State::default());
         manifest.commit(Vec::new())?;
         Ok(manifest)
     }
@@ -77,7 +79,12 @@ impl Manifest {
             let path = Manifest::path(directory);
             tracing::warn!(file = %path.display(), offset, "a torn edit at the end of the manifest is passed over");
         }
-        Ok(Manifest { vfs, directory: directory.to_owned(), state, tail: None, doubtful: Vec::new() })
+        Ok(Manifest::new(vfs, directory, state))
+    }
+
+    fn new(vfs: Arc<dyn Vfs>, directory: &Path, state: State) -> Manifest {
+        let directory = directory.to_owned();
+        Manifest { vfs, directory, state, tail: None, is_last_doubtful: false, doubtful: Vec::new() }
     }
 
     pub(super) fn state(&self) -> &State {
@@ -92,14 +99,17 @@ impl Manifest {
     }
 
     /// Makes one edit durable: all of `changes` or none. After an error it may or may not have happened, and what it
-    /// added must be kept (see [`Manifest::keep_until_settled`]).
+    /// added must be kept until that is known (see [`Manifest::remove_once_settled`]).
     pub(super) fn commit(&mut self, changes: Vec<Change>) -> Result<()> {
         let mut next = self.state.clone();
         let mut payload = encode_edit(&changes);
         payload.extend(encode_edit(&[Change::NextFile(self.state.next_file)]));
         next.apply(changes)?;
         match self.tail.take() {
-            Some(tail) if !tail.is_overgrown() => self.tail = Some(tail.append(&payload)?),
+            Some(tail) if !tail.is_overgrown() => {
+                self.is_last_doubtful = true;
+                self.tail = Some(tail.append(&payload)?);
+            }
             _ => self.rewrite(&next)?,
         }
         self.state = next;
@@ -115,32 +125,47 @@ impl Manifest {
         self.commit(Vec::new())
     }
 
-    /// A file that a failed edit was to add goes when it is certain that no manifest lists it.
-    pub(super) fn keep_until_settled(&mut self, file: PathBuf) {
-        self.doubtful.push(file);
+    /// A file that the last edit, which failed, was to add goes when it is certain that no manifest lists it.
+    pub(super) fn remove_once_settled(&mut self, file: PathBuf) {
+        if self.is_last_doubtful {
+            self.doubtful.push(file);
+        } else {
+            self.remove(&file);
+        }
     }
 
     fn rewrite(&mut self, state: &State) -> Result<()> {
+        self.is_last_doubtful = false;
         let new = self.directory.join("MANIFEST.new");
-        if self.vfs.exists(&new)? {
-            self.vfs.remove(&new)?;
+        let tail = self.write_new(&new, state).inspect_err(|_| self.remove(&new))?;
+        self.is_last_doubtful = true;
+        self.vfs.rename(&new, &Manifest::path(&self.directory))?;
+        self.vfs.sync_dir(&self.directory)?;
+        self.tail = Some(tail);
+        std::mem::take(&mut self.doubtful).iter().for_each(|path| self.remove(path));
+        Ok(())
+    }
+
+    fn write_new(&self, path: &Path, state: &State) -> Result<Tail> {
+        if self.vfs.exists(path)? {
+            self.vfs.remove(path)?;
         }
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
         put_frame(&mut bytes, HEADER_BYTES as u64, &encode_edit(&state.as_edit()));
-        let file = self.vfs.create(&new)?;
+        let file = self.vfs.create(path)?;
         file.write_at(&bytes, 0)?;
         file.sync()?;
-        self.vfs.rename(&new, &Manifest::path(&self.directory))?;
-        self.vfs.sync_dir(&self.directory)?;
         let len = bytes.len() as u64;
-        self.tail = Some(Tail { file, len, base: len });
-        for path in self.doubtful.drain(..) {
-            if let Err(error) = self.vfs.remove(&path) {
-                tracing::warn!(file = %path.display(), %error, "a file that is not live stays until the next start");
-            }
+        Ok(Tail { file, len, base: len })
+    }
+
+    /// Removes a file that is not in use, if it is there; what cannot be removed now goes at the next start.
+    fn remove(&self, path: &Path) {
+        let outcome = self.vfs.exists(path).and_then(|exists| if exists { self.vfs.remove(path) } else { Ok(()) });
+        if let Err(error) = outcome {
+            tracing::warn!(file = %path.display(), %error, "a file that is not live stays until the next start");
         }
-        Ok(())
     }
 }
 

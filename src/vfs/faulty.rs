@@ -76,6 +76,7 @@ pub struct FaultyVfs {
 struct Plan {
     calls: BTreeMap<Operation, u64>,
     faults: BTreeMap<(Operation, u64), Fault>,
+    is_full: bool,
 }
 
 impl FaultyVfs {
@@ -91,6 +92,16 @@ impl FaultyVfs {
         plan.faults.insert((operation, at), fault);
     }
 
+    /// Fills the disk: from now on whatever needs room fails as [`Fault::Full`], until [`FaultyVfs::make_room`].
+    pub fn fill(&self) {
+        self.plan.lock().is_full = true;
+    }
+
+    /// Ends what [`FaultyVfs::fill`] began.
+    pub fn make_room(&self) {
+        self.plan.lock().is_full = false;
+    }
+
     /// Calls of `operation` so far, failed ones included.
     pub fn calls(&self, operation: Operation) -> u64 {
         self.plan.lock().calls.get(&operation).copied().unwrap_or(0)
@@ -101,7 +112,8 @@ impl FaultyVfs {
         let calls = plan.calls.entry(operation).or_insert(0);
         *calls += 1;
         let at = *calls;
-        plan.faults.remove(&(operation, at))
+        let planned = plan.faults.remove(&(operation, at));
+        planned.or((plan.is_full && operation.needs_room()).then_some(Fault::Full))
     }
 
     fn pass(&self, operation: Operation, path: &Path) -> Result<()> {
@@ -115,6 +127,11 @@ impl FaultyVfs {
 }
 
 impl Operation {
+    fn needs_room(self) -> bool {
+        use Operation::{Create, CreateDir, Link, Rename, SetLen, Write};
+        matches!(self, Create | CreateDir | Link | Rename | SetLen | Write)
+    }
+
     fn verb(self) -> &'static str {
         match self {
             Operation::Create => "create",

@@ -21,8 +21,11 @@ use trefoil::model::{
     Target, Timestamp, TokenRange, Type, VnodeBits,
 };
 use trefoil::store::{Access, Stopped, Store, StoreOptions, TableSpec};
+use trefoil::vfs::Vfs;
 use trefoil::vfs::memory::MemoryVfs;
 use uuid::Uuid;
+
+mod faults;
 
 /// Moments at which the power goes, each of another history.
 const CRASHES: u64 = 500;
@@ -59,8 +62,8 @@ struct Write {
 }
 
 impl Write {
-    fn any(random: &mut Random) -> Write {
-        let table = TABLES[random.below(2) as usize];
+    fn any(random: &mut Random, tables: [TableId; 2]) -> Write {
+        let table = tables[random.below(2) as usize];
         let partition = PartitionKey::from_bytes(Bytes::from(format!("partition {}", random.below(6))));
         let number = Bytes::copy_from_slice(&(random.below(5) as i32).to_be_bytes());
         let row = ClusteringKey::encode(&[number], &[(Type::Int, Order::Ascending)]).unwrap();
@@ -109,6 +112,10 @@ impl History {
 }
 
 fn open(vfs: &MemoryVfs) -> Result<Store> {
+    open_on(Arc::new(vfs.clone()), TABLES)
+}
+
+fn open_on(vfs: Arc<dyn Vfs>, tables: [TableId; 2]) -> Result<Store> {
     let options = StoreOptions {
         directory: PathBuf::from("/node"),
         segment_bytes: 16 << 10,
@@ -116,17 +123,20 @@ fn open(vfs: &MemoryVfs) -> Result<Store> {
         cache_bytes: 1 << 20,
     };
     let identity = Identity { cluster: Uuid::from_u128(1), node: NodeId(1), vnode_bits: VnodeBits::new(1).unwrap() };
+    Store::open(vfs, options, identity, &specs(tables))
+}
+
+fn specs(tables: [TableId; 2]) -> [TableSpec; 2] {
     let columns = vec![(ColumnId(1), Type::Text)];
     let durability = Durability::Commit;
-    let tables = TABLES.map(|id| TableSpec { id, keyspace: KeyspaceId(1), durability, columns: columns.clone() });
-    Store::open(Arc::new(vfs.clone()), options, identity, &tables)
+    tables.map(|id| TableSpec { id, keyspace: KeyspaceId(1), durability, columns: columns.clone() })
 }
 
 /// Some writes in one group, in one of the two modes.
 fn write(store: &Store, random: &mut Random, history: &mut History) -> Result<()> {
     let first = history.writes.len();
     let group = 1 + random.below(3) as usize;
-    history.writes.extend((0..group).map(|_| Write::any(random)));
+    history.writes.extend((0..group).map(|_| Write::any(random, TABLES)));
     let records: Vec<_> =
         history.writes[first..].iter().zip(first as u64 + 1..).map(|(write, number)| write.record(number)).collect();
     let mut ends = Vec::new();
@@ -185,8 +195,12 @@ fn work(
 }
 
 fn read(store: &Store) -> Data {
+    read_tables(store, TABLES).unwrap()
+}
+
+fn read_tables(store: &Store, tables: [TableId; 2]) -> Result<Data> {
     let mut data = Data::new();
-    for table in TABLES {
+    for table in tables {
         let command = ReadCommand {
             table,
             target: Target::Scan(TokenRange::ALL),
@@ -197,7 +211,7 @@ fn read(store: &Store) -> Data {
             limit_rows: u32::MAX,
             limit_bytes: u32::MAX,
         };
-        let page = store.read(&command, Access::Disk).unwrap();
+        let page = store.read(&command, Access::Disk)?;
         assert_eq!(page.end, PageEnd::Complete);
         let mut reader = Reader::new("page", page.entries);
         let mut partition = None;
@@ -214,18 +228,24 @@ fn read(store: &Store) -> Data {
             }
         }
     }
-    data
+    Ok(data)
 }
 
 /// The number of names in the received sets, which must be 1 to that number.
 fn received(store: &Store) -> usize {
+    let names = received_names(store);
+    assert!(names.iter().copied().eq(1..=names.len() as u64), "the set has holes: {names:?}");
+    names.len()
+}
+
+/// The sequences in the received sets, ascending.
+fn received_names(store: &Store) -> Vec<u64> {
     let sets = store.received();
     let intervals =
         sets.values().flat_map(|set| set.runs().flat_map(|(_, _, intervals)| intervals.to_vec()).collect::<Vec<_>>());
     let mut names: Vec<u64> = intervals.flat_map(|interval| interval.first..=interval.last).collect();
     names.sort();
-    assert!(names.iter().copied().eq(1..=names.len() as u64), "the set has holes: {names:?}");
-    names.len()
+    names
 }
 
 /// Checks what has survived, and takes it as the history from now on.

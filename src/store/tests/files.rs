@@ -366,6 +366,34 @@ fn an_edit_cannot_stand_at_another_place() {
     assert!((vfs.open(Path::new("/m/MANIFEST")).unwrap().len().unwrap() as usize) < bytes.len(), "it was cut off");
 }
 
+/// A flush that is tried again and again while the manifest cannot be written leaves one doubtful file, not one each time:
+/// only the first edit, which was appended, may have happened.
+#[test]
+fn retries_on_a_full_disk_take_no_room() {
+    let memory = MemoryVfs::new();
+    let faulty = FaultyVfs::new(Arc::new(memory.clone()));
+    let mut node = Node::on(Arc::new(faulty.clone()));
+    let files =
+        || (memory.list(Path::new("/node")).unwrap().len(), memory.list(Path::new("/node/data")).unwrap().len());
+    let before = files();
+    node.write(&rows(1, [(1, value("v", 1))]));
+    let calls = faulty.calls(Operation::Write);
+    node.flush();
+    let needed = faulty.calls(Operation::Write) - calls;
+    node.write(&rows(1, [(2, value("v", 1))]));
+    faulty.fail(Operation::Write, needed, Fault::ShortWrite);
+    assert!(node.store.flush(None).is_err());
+    for operation in [Operation::Create, Operation::Write, Operation::Sync] {
+        let nth = if operation == Operation::Write { needed } else { 2 };
+        faulty.fail(operation, nth, Fault::Full);
+        assert!(node.store.flush(None).is_err(), "{operation:?}");
+        assert_eq!(files(), (before.0, 2), "{operation:?}");
+    }
+    node.flush();
+    assert_eq!(files(), (before.0, 2));
+    assert_eq!(node.restart().scan(TABLE), "p1 1 2");
+}
+
 /// After a failed edit both outcomes are possible on disk; the file that it was to add stays until a whole new manifest
 /// settles it, and goes then.
 #[test]
