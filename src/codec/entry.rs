@@ -68,11 +68,7 @@ impl Stream<EncodedRow> for Entries {
 pub fn put_entry(out: &mut Vec<u8>, fragment: &Fragment<EncodedRow>) {
     match fragment {
         Fragment::Partition(header) => put_header(out, header),
-        Fragment::Row(key, row) => {
-            out.push(ROW);
-            put_bytes(out, key.bytes());
-            put_bytes(out, row.bytes());
-        }
+        Fragment::Row(key, row) => put_row(out, key, row),
         Fragment::Change(bound, Some(deletion)) => {
             out.push(OPEN);
             put_bytes(out, bound.bytes());
@@ -85,7 +81,15 @@ pub fn put_entry(out: &mut Vec<u8>, fragment: &Fragment<EncodedRow>) {
     }
 }
 
-fn put_header(out: &mut Vec<u8>, header: &PartitionHeader<EncodedRow>) {
+/// Appends a row.
+pub fn put_row(out: &mut Vec<u8>, key: &ClusteringKey, row: &EncodedRow) {
+    out.push(ROW);
+    put_bytes(out, key.bytes());
+    put_bytes(out, row.bytes());
+}
+
+/// Appends the header of a partition.
+pub fn put_header(out: &mut Vec<u8>, header: &PartitionHeader<EncodedRow>) {
     out.push(HEADER);
     put_bytes(out, header.key.bytes());
     out.push(partition_flags(header.deletion, header.static_row.as_ref()));

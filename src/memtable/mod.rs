@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::codec::mutation::MutationParts;
-use crate::model::{Direction, PartitionKey, ScanRange, Slice, Stream, Token};
+use crate::model::{Direction, Glance, PartitionKey, ScanRange, Slice, Stream, Token};
 use arena::Arena;
 use iter::{PartitionStream, ScanStream};
 use partition::Partition;
@@ -101,6 +101,12 @@ impl Memtable {
     ) -> Result<Option<Box<dyn Stream<EncodedRow> + Send>>> {
         let stream = PartitionStream::open(self.clone(), key, slices, direction);
         Ok(stream.map(|stream| Box::new(stream) as Box<dyn Stream<EncodedRow> + Send>))
+    }
+
+    /// What it holds of the partition within the slice, if that is one row at most: the shortest way to it.
+    pub fn glance(&self, key: &PartitionKey, slice: &Slice) -> Glance<EncodedRow> {
+        let shard = self.shards[shard_of(key.token())].read();
+        shard.partitions.get(key).map_or(Glance::Absent, |partition| partition.glance(slice))
     }
 
     /// Every partition of the range, in order, each within `slices` in `direction`. Works in batches as

@@ -14,7 +14,8 @@ use crate::codec::EncodedRow;
 use crate::codec::mutation::MutationParts;
 use crate::model::ranges::Ranges;
 use crate::model::{
-    Bound, ClusteringKey, Deletion, Direction, Fragment, PartitionHeader, PartitionKey, RangeDeletion, Reconcile, Slice,
+    Bound, ClusteringKey, Deletion, Direction, Fragment, Glance, Lone, PartitionHeader, PartitionKey, RangeDeletion,
+    Reconcile, Slice,
 };
 
 /// What a place where the range deletion in force changes takes, in bytes: its bound, its deletion, room in the tree.
@@ -126,6 +127,21 @@ impl Partition {
     pub(super) fn header(&self, key: &PartitionKey) -> Fragment<EncodedRow> {
         let static_row = self.rare.as_ref().and_then(|rare| rare.static_row.clone());
         Fragment::Partition(PartitionHeader { key: key.clone(), deletion: self.deletion(), static_row })
+    }
+
+    /// What lies within the slice, if that is one row at most.
+    pub(super) fn glance(&self, slice: &Slice) -> Glance<EncodedRow> {
+        let rare = self.rare.as_deref();
+        if rare.is_some_and(|rare| !rare.ranges.is_empty()) {
+            return Glance::More;
+        }
+        let mut rows = self.rows.within(slice, Direction::Forward);
+        let row = rows.next().map(|(key, row)| (key.clone(), row.clone()));
+        if row.is_some() && rows.next().is_some() {
+            return Glance::More;
+        }
+        let static_row = rare.and_then(|rare| rare.static_row.clone());
+        Glance::Lone(Lone { deletion: self.deletion(), static_row, row })
     }
 
     /// Appends the next rows and changes to `batch` and moves `cursor` behind them.

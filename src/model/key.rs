@@ -297,6 +297,15 @@ impl Slice {
         Ok(Slice { start, end })
     }
 
+    /// Whether it holds the rows that begin with one key or a part of one, and no others: [`Slice::one`] and
+    /// [`Slice::all`] do.
+    pub fn surrounds_one_prefix(&self) -> bool {
+        match (self.start.0.split_last(), self.end.0.split_last()) {
+            (Some((&BEFORE, start)), Some((&AFTER, end))) => start == end,
+            _ => false,
+        }
+    }
+
     /// Whether no row can lie in it.
     pub fn is_empty(&self) -> bool {
         self.start >= self.end

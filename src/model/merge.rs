@@ -306,7 +306,7 @@ fn compare(direction: Direction, a: Option<&[u8]>, b: Option<&[u8]>) -> Ordering
     }
 }
 
-fn merge_options<R: Reconcile>(a: Option<R>, b: Option<R>) -> Result<Option<R>> {
+pub(super) fn merge_options<R: Reconcile>(a: Option<R>, b: Option<R>) -> Result<Option<R>> {
     match (a, b) {
         (Some(a), Some(b)) => a.merge(b).map(Some),
         (a, b) => Ok(a.or(b)),

@@ -16,6 +16,7 @@ pub mod ddl;
 mod duration;
 pub mod fragment;
 pub mod key;
+pub mod lone;
 pub mod merge;
 pub mod mutation;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub use cell::{Cell, CellKind, Deletion, Liveness, LivenessKind};
 pub use ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
 pub use fragment::{Direction, Fragment, PartitionHeader};
 pub use key::{Bound, ClusteringKey, Edge, PartitionKey, Slice};
+pub use lone::{Glance, Lone};
 pub use merge::{Merge, Reconcile, Stream};
 pub use mutation::{Mutation, MutationBuilder, RangeDeletion};
 pub use name::{Identity, MutationName, NodeId};

@@ -36,6 +36,7 @@ mod identity;
 mod manifest;
 mod memory;
 mod names;
+mod point;
 mod read;
 mod recovery;
 mod stopped;

@@ -9,13 +9,16 @@
 //! page 2   header  change(after the row, D)  row ...                                  begins there, decodes by itself
 //! ```
 
+use bytes::Bytes;
+
 use super::Store;
+use super::point;
 use super::view::View;
 use crate::codec::EncodedRow;
-use crate::codec::entry::put_entry;
+use crate::codec::entry::{put_entry, put_header, put_row};
 use crate::model::{
-    Bound, ClusteringKey, Deletion, Direction, Fragment, Merge, Page, PageEnd, PagePosition, PartitionHeader,
-    PartitionKey, ReadCommand, RowPosition, ScanRange, Slice, Stream, Target, TokenRange,
+    Bound, ClusteringKey, Deletion, Direction, Fragment, Glance, Lone, Merge, Page, PageEnd, PagePosition,
+    PartitionHeader, PartitionKey, ReadCommand, RowPosition, ScanRange, Slice, Stream, Target, TokenRange,
 };
 use crate::sstable::{Access, FragmentStream};
 use crate::{Error, Result};
@@ -26,13 +29,38 @@ impl Store {
         let tables = self.memory.tables.load();
         let table = tables.get(&command.table).ok_or(Error::UnknownTable { table: command.table })?;
         let view = table.view();
+        if let Some((key, slice)) = point::sought(command)
+            && let Some(page) = read_lone(&view, command, key, &slice, access)?
+        {
+            return Ok(page);
+        }
         let whole = [Slice::all()];
         let slices = Slice::joined(if command.slices.is_empty() { &whole } else { &command.slices });
         if slices.is_empty() {
-            return Ok(Page { entries: bytes::Bytes::new(), end: PageEnd::Complete });
+            return Ok(Page { entries: Bytes::new(), end: PageEnd::Complete });
         }
         Read { view: &view, command, slices, access }.page()
     }
+}
+
+/// The page of a read of one row; `None`: there is more to it.
+fn read_lone(
+    view: &View,
+    command: &ReadCommand,
+    key: &PartitionKey,
+    slice: &Slice,
+    access: Access,
+) -> Result<Option<Page>> {
+    let lone = match point::glance(view, key, slice, access)? {
+        Glance::More => return Ok(None),
+        Glance::Absent => return Ok(Some(Page { entries: Bytes::new(), end: PageEnd::Complete })),
+        Glance::Lone(lone) => lone,
+    };
+    let mut page = PageBuilder::new(command, *slice == Slice::all());
+    let cut = page.take_lone(key, lone)?;
+    let is_left = |cut: &PagePosition| cut.row.bound(Direction::Forward).is_some_and(|bound| bound < slice.end);
+    let end = cut.filter(is_left).map_or(PageEnd::Complete, PageEnd::At);
+    Ok(Some(Page { entries: page.out.into(), end }))
 }
 
 struct Read<'a> {
@@ -180,6 +208,22 @@ impl<'a> PageBuilder<'a> {
         self.end_partition()
     }
 
+    /// Takes a partition of at most one row.
+    fn take_lone(&mut self, key: &PartitionKey, lone: Lone<EncodedRow>) -> Result<Option<PagePosition>> {
+        if lone.says_nothing() {
+            return Ok(None);
+        }
+        self.out.reserve(lone_bytes(key, &lone));
+        let Lone { deletion, static_row, row } = lone;
+        self.begin_partition(PartitionHeader { key: key.clone(), deletion, static_row })?;
+        if let Some((key, row)) = row
+            && let Some(cut) = self.row(key, row)?
+        {
+            return Ok(Some(cut));
+        }
+        self.end_partition()
+    }
+
     fn is_full(&self) -> bool {
         self.visible_rows >= self.command.limit_rows.max(1) || self.out.len() >= self.command.limit_bytes as usize
     }
@@ -217,7 +261,7 @@ impl<'a> PageBuilder<'a> {
         open.put_header(&mut self.out);
         open.has_visible_row |= is_visible;
         self.visible_rows += u32::from(is_visible);
-        put_entry(&mut self.out, &Fragment::Row(key.clone(), row));
+        put_row(&mut self.out, &key, &row);
         Ok(if self.is_full() { self.cut(RowPosition::After(key)) } else { None })
     }
 
@@ -247,10 +291,18 @@ impl<'a> PageBuilder<'a> {
     }
 }
 
+/// How many bytes the entries of a partition of one row take, or some more.
+fn lone_bytes(key: &PartitionKey, lone: &Lone<EncodedRow>) -> usize {
+    const BESIDE_KEYS_AND_ROWS: usize = 48;
+    let row = lone.row.as_ref().map_or(0, |(key, row)| key.bytes().len() + row.bytes().len());
+    let static_row = lone.static_row.as_ref().map_or(0, |row| row.bytes().len());
+    BESIDE_KEYS_AND_ROWS + key.bytes().len() + row + static_row
+}
+
 impl OpenPartition {
     fn put_header(&mut self, out: &mut Vec<u8>) {
         if !self.is_header_written {
-            put_entry(out, &Fragment::Partition(self.header.clone()));
+            put_header(out, &self.header);
             self.is_header_written = true;
         }
     }

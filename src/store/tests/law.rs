@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 
 use super::{Node, decode, joined, scan};
-use crate::model::naive::{Naive, any_direction, any_mutation, any_slices, partition_key, rows, value};
+use crate::model::naive::{Naive, any_direction, any_mutation, any_slices, partition_key, row_key, rows, value};
 use crate::model::{Direction, Fragment, Mutation, ReadCommand, Slice, Target, TokenRange};
 use crate::store::Access;
 
@@ -101,6 +101,23 @@ fn check(node: &Node, naive: &Naive, shape: &Shape) {
     assert_eq!(joined(pages), expected, "{shape:?}");
 }
 
+/// Reads of one row answer the bytes of the general path, which a second slice, though empty, makes a read take.
+fn check_lone_rows(node: &Node, number: u8, now_s: i64) {
+    let read = |slices: Vec<Slice>, limit_bytes: u32| {
+        let target = Target::Partition(partition_key(number));
+        let command = ReadCommand { target, slices, now_s, limit_rows: 1, limit_bytes, ..scan() };
+        node.store.read(&command, Access::Disk).unwrap()
+    };
+    let nothing = Slice { start: Slice::all().end, end: Slice::all().start };
+    for slice in (0..KEYS).map(|key| Slice::one(&row_key(key))).chain([Slice::all()]) {
+        for limit_bytes in [1, 1 << 20] {
+            let general = read(vec![slice.clone(), nothing.clone()], limit_bytes);
+            assert_eq!(read(vec![slice.clone()], limit_bytes), general, "{slice:?}");
+        }
+    }
+    assert_eq!(read(vec![], 1), read(vec![Slice::all(), nothing], 1));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
@@ -124,6 +141,9 @@ proptest! {
                 Step::Restart => node = node.restart(),
                 Step::Read(shape) => check(&node, &naive, &shape),
             }
+        }
+        for number in 0..PARTITIONS {
+            check_lone_rows(&node, number, 100);
         }
         node = node.checked();
         let everything = decode(node.store.read(&scan(), Access::Disk).unwrap().entries);
