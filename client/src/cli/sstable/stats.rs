@@ -39,7 +39,10 @@ fn lines(sstable: &Sstable) -> Vec<(&'static str, String)> {
     let columns: Vec<_> = stats.columns.iter().map(|(id, ty)| format!("{} {}", id.0, ty.name())).collect();
     vec![
         ("table", stats.table.to_string()),
-        ("size", format!("{} bytes, {} blocks of {} bytes", sstable.bytes(), sstable.blocks(), sstable.block_bytes())),
+        (
+            "size",
+            format!("{} bytes, of which {} blocks take {}", sstable.bytes(), sstable.blocks(), sstable.block_bytes()),
+        ),
         ("partitions", stats.partitions.to_string()),
         ("rows", stats.rows.to_string()),
         ("cells", stats.cells.to_string()),
