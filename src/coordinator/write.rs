@@ -2,7 +2,7 @@
 //!
 //! The write goes to every live replica whatever the level, and goes on after the answer. Acknowledgements are a *set*
 //! of replicas, so that none counts twice. Once a mutation was handed to any replica (or the own log), no error says
-//! more than "unknown": [`WriteError::Unavailable`] alone means that nothing was begun.
+//! more than "unknown": [`Unavailable`] alone means that nothing was begun.
 
 use super::consistency::{ReplicaMask, Requirement, bit};
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rows are copied into the arena; a write never holds the message it came in. What a deletion covers is dropped when
-//! it arrives (see [`partition`]), so that a memtable never yields a row that an enclosing deletion of its own covers.
+//! it arrives (see `partition.rs`), so that a memtable never yields a row that an enclosing deletion of its own covers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -228,7 +228,7 @@ impl Stream for Outgoing {
     }
 }
 
-/// An [`Outgoing`] as the answering side's stream, which may not fail.
+/// What drains an outbox, as the answering side's stream, which may not fail.
 pub struct OutgoingReplies(Outgoing);
 
 impl Stream for OutgoingReplies {
