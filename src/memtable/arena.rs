@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 
 /// Sizes of chunks, in bytes: small while a memtable is, so that a hundred idle tables cost little.
-const CHUNK_BYTES: Range<usize> = 1 << 10..256 << 10;
+const CHUNK_BYTES: Range<usize> = 1 << 10..64 << 10;
 
 /// What is larger than this share of a chunk gets memory of its own, so that no more than that is left over at its end.
 const LARGE_SHARE: usize = 4;

@@ -1,12 +1,12 @@
 //! Streams over a memtable. Fragments are taken in batches, each under one hold of one shard's lock.
 
-use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::partition::{Batch, Cursor, Progress};
-use super::{Memtable, SHARDS, shard_of};
+use super::partition::{Batch, Cursor, Partition, Progress};
+use super::partitions::Partitions;
+use super::{Memtable, first_token, shard_of};
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::model::{Direction, Fragment, PartitionKey, ScanRange, Slice, Stream, Token};
@@ -70,31 +70,37 @@ pub(super) struct ScanStream {
 
 /// Where a scan goes on.
 enum Place {
-    /// From the beginning of a shard.
-    Shard(usize),
-    /// From the first partition with this token or a later one.
-    Token(Token),
-    /// Behind this partition.
-    Behind(PartitionKey),
-    /// Within this partition.
-    Within(PartitionKey, Cursor),
+    /// From the first partition with this token or a later one; of this token itself, behind this key.
+    From(Token, Option<Bytes>),
+    /// In a shard.
+    Inside(Inside),
     /// Nowhere.
     End,
 }
 
+/// A place in a shard.
+struct Inside {
+    shard: usize,
+    /// The shard's tokens when the scan came to it, in order.
+    tokens: Arc<[Token]>,
+    /// The token that is being read.
+    at: usize,
+    /// The last partition of this token that was begun.
+    behind: Option<Bytes>,
+    /// The rest of it.
+    within: Option<Cursor>,
+}
+
 impl ScanStream {
     pub(super) fn new(table: Arc<Memtable>, range: ScanRange, slices: &[Slice], direction: Direction) -> ScanStream {
-        let from_tokens = match range.tokens.after {
-            Some(Token(i64::MAX)) => Place::End,
-            Some(Token(after)) => Place::Token(Token(after + 1)),
-            None => Place::Shard(0),
+        let first = match range.tokens.after {
+            Some(Token(after)) => after.checked_add(1).map(Token),
+            None => Some(Token(i64::MIN)),
         };
-        let place = match (range.after, from_tokens) {
-            (Some((token, key)), Place::Token(first)) if token >= first => {
-                Place::Behind(PartitionKey::with_token(token, key))
-            }
-            (Some((token, key)), Place::Shard(_)) => Place::Behind(PartitionKey::with_token(token, key)),
-            (_, from_tokens) => from_tokens,
+        let place = match (range.after, first) {
+            (_, None) => Place::End,
+            (Some((token, key)), Some(first)) if token >= first => Place::From(token, Some(key)),
+            (_, Some(first)) => Place::From(first, None),
         };
         let start = Cursor::new(slices, direction);
         ScanStream { table, place, up_to: range.tokens.up_to, start, batch: Batch::default() }
@@ -102,50 +108,66 @@ impl ScanStream {
 
     /// Takes a batch from the shard at which the scan stands and moves the place behind it.
     fn refill(&mut self) {
-        let (shard, lower) = match std::mem::replace(&mut self.place, Place::End) {
+        let inside = match std::mem::replace(&mut self.place, Place::End) {
             Place::End => return,
-            Place::Shard(shard) => (shard, Unbounded),
-            Place::Token(token) => (shard_of(token), Included(PartitionKey::with_token(token, Bytes::new()))),
-            Place::Behind(key) => (shard_of(key.token()), Excluded(key)),
-            Place::Within(key, cursor) => {
-                let shard = shard_of(key.token());
-                if self.go_on_within(&key, cursor) == Progress::Cut {
-                    return;
-                }
-                (shard, Excluded(key))
-            }
+            Place::From(token, behind) => self.enter(token, behind),
+            Place::Inside(inside) => inside,
         };
-        self.place = self.gather_partitions(shard, lower);
+        self.place = self.gather(inside);
     }
 
-    fn go_on_within(&mut self, key: &PartitionKey, mut cursor: Cursor) -> Progress {
-        let shard = self.table.shards[shard_of(key.token())].read();
-        let progress = match shard.partitions.get(key) {
-            Some(partition) => partition.gather(&mut cursor, &mut self.batch),
-            None => Progress::Done,
-        };
-        if progress == Progress::Cut {
-            self.place = Place::Within(key.clone(), cursor);
-        }
-        progress
+    fn enter(&self, token: Token, behind: Option<Bytes>) -> Inside {
+        let shard = shard_of(token);
+        let tokens = self.table.shards[shard].read().partitions.tokens();
+        let at = tokens.partition_point(|other| *other < token);
+        let behind = behind.filter(|_| tokens.get(at) == Some(&token));
+        Inside { shard, tokens, at, behind, within: None }
     }
 
-    fn gather_partitions(&mut self, number: usize, lower: std::ops::Bound<PartitionKey>) -> Place {
-        let shard = self.table.shards[number].read();
-        for (key, partition) in shard.partitions.range((lower, Unbounded)) {
-            if self.up_to.is_some_and(|up_to| key.token() > up_to) {
+    /// Takes what follows `inside` until the batch is full, the shard has no more, or the range ends.
+    fn gather(&mut self, mut inside: Inside) -> Place {
+        let shard = self.table.shards[inside.shard].read();
+        while let Some(&token) = inside.tokens.get(inside.at) {
+            if self.up_to.is_some_and(|up_to| token > up_to) {
                 return Place::End;
             }
-            let mut cursor = self.start.clone();
-            self.batch.fragments.push_back(partition.header(key));
+            let next = inside.partition(token, &shard.partitions, &self.start, &mut self.batch);
+            let Some((partition, mut cursor)) = next else {
+                inside.at += 1;
+                continue;
+            };
             if partition.gather(&mut cursor, &mut self.batch) == Progress::Cut {
-                return Place::Within(key.clone(), cursor);
+                inside.within = Some(cursor);
+                return Place::Inside(inside);
             }
             if self.batch.is_full() {
-                return Place::Behind(key.clone());
+                return Place::Inside(inside);
             }
         }
-        if number + 1 < SHARDS { Place::Shard(number + 1) } else { Place::End }
+        first_token(inside.shard + 1).map_or(Place::End, |token| Place::From(token, None))
+    }
+}
+
+impl Inside {
+    /// The partition to go on with and the place in it: the one in which a batch was full, or the next one of the token,
+    /// whose header goes to the batch.
+    fn partition<'a>(
+        &mut self,
+        token: Token,
+        partitions: &'a Partitions,
+        start: &Cursor,
+        batch: &mut Batch,
+    ) -> Option<(&'a Partition, Cursor)> {
+        if let (Some(cursor), Some(key)) = (self.within.take(), &self.behind)
+            && let Some(partition) = partitions.get(&PartitionKey::with_token(token, key.clone()))
+        {
+            return Some((partition, cursor));
+        }
+        let next = partitions.of_token(token, self.behind.as_ref());
+        self.behind = next.map(|(key, _)| key.clone());
+        let (key, partition) = next?;
+        batch.fragments.push_back(partition.header(&PartitionKey::with_token(token, key.clone())));
+        Some((partition, start.clone()))
     }
 }
 

@@ -1,15 +1,14 @@
 //! What was written and is not yet in a file: one memtable per table takes writes, older ones wait to be flushed.
 //!
 //! ```text
-//! shard 0 .. 15   by the top bits of the token, so that the shards one after the other are the ring's order
-//!   lock ─► partitions by (token, key) ─► deletion, static row, range deletions (rare) · rows, sorted
+//! shard 0 .. 63   by the top bits of the token, so that the shards one after the other are the ring's order
+//!   lock ─► partitions by hash ─► deletion, static row, range deletions (rare) · rows, sorted
 //!           arena: chunks that hold the bytes of keys and rows, dropped whole after the flush
 //! ```
 //!
 //! Rows are copied into the arena; a write never holds the message it came in. What a deletion covers is dropped when
 //! it arrives (see `partition.rs`), so that a memtable never yields a row that an enclosing deletion of its own covers.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,19 +21,19 @@ use crate::model::{Direction, Glance, PartitionKey, ScanRange, Slice, Stream, To
 use arena::Arena;
 use iter::{PartitionStream, ScanStream};
 use partition::Partition;
+use partitions::{PARTITION_OVERHEAD_BYTES, Partitions};
 
 mod arena;
 mod iter;
 mod partition;
+mod partitions;
 mod rows;
 #[cfg(test)]
 mod tests;
 
-/// The number of shards: few enough to walk, many enough that readers rarely meet the writer.
-const SHARDS: usize = 16;
-
-/// What a partition takes beside the bytes of its key, in bytes: its handles and the room that tree nodes leave unused.
-const PARTITION_OVERHEAD_BYTES: usize = (size_of::<PartitionKey>() + size_of::<Partition>()) * 3 / 2;
+/// The number of shards: few enough to walk, many enough that readers rarely meet the writer, and that a table of
+/// partitions that grows, or is sorted, holds up the others of its shard for well below a millisecond.
+const SHARDS: usize = 64;
 
 /// One table's writes since some position of the log. Many readers, one writer at a time per shard.
 #[derive(Debug)]
@@ -45,7 +44,7 @@ pub struct Memtable {
 
 #[derive(Debug, Default)]
 struct Shard {
-    partitions: BTreeMap<PartitionKey, Partition>,
+    partitions: Partitions,
     arena: Arena,
 }
 
@@ -58,7 +57,7 @@ impl Default for Memtable {
 impl Memtable {
     /// An empty one.
     pub fn new() -> Memtable {
-        Memtable { shards: Default::default(), bytes: AtomicU64::new(0) }
+        Memtable { shards: std::array::from_fn(|_| RwLock::default()), bytes: AtomicU64::new(0) }
     }
 
     /// Applies a mutation, by the rule of `model::reconcile`; visible to readers as a whole. One that changes nothing
@@ -138,4 +137,10 @@ impl Shard {
 /// The shard of a token: its top bits, in the order of the ring.
 fn shard_of(token: Token) -> usize {
     ((token.0 ^ i64::MIN) as u64 >> (u64::BITS - SHARDS.ilog2())) as usize
+}
+
+/// The first token of a shard; `None` behind the last one.
+fn first_token(shard: usize) -> Option<Token> {
+    let top = (shard as u64) << (u64::BITS - SHARDS.ilog2());
+    (shard < SHARDS).then_some(Token(top as i64 ^ i64::MIN))
 }

@@ -9,12 +9,15 @@ use proptest::prelude::*;
 use super::Memtable;
 use super::arena::Arena;
 use crate::codec::EncodedRow;
-use crate::codec::mutation::{decode_checked_mutation, encode_mutation};
+use crate::codec::mutation::{MutationParts, decode_checked_mutation, encode_mutation};
 use crate::model::naive::{
     Naive, any_direction, any_mutation, any_slices, delete_rows, deletion, partition_key, row_key, rows, rows_between,
     static_value, value,
 };
-use crate::model::{Direction, Fragment, Mutation, PartitionHeader, Row, ScanRange, Slice, Stream, Token, TokenRange};
+use crate::model::{
+    Direction, Fragment, Glance, Mutation, PartitionHeader, PartitionKey, Row, ScanRange, Slice, Stream, Token,
+    TokenRange,
+};
 
 fn insert(table: &Memtable, mutation: &Mutation) {
     let mut bytes = Vec::new();
@@ -260,4 +263,56 @@ fn an_arena_copies_and_shares_only_its_own_chunks() {
     assert_eq!(large.len(), 1 << 20);
     let asked: usize = copies.iter().map(|copy| copy.len()).sum::<usize>() + large.len();
     assert!(arena.held() as usize >= asked && (arena.held() as usize) < asked + (300 << 10));
+}
+
+/// Keys that share a token, as only somebody makes them who chooses keys for it, are partitions like others.
+#[test]
+fn partitions_of_one_token_are_told_apart_and_scanned_in_order() {
+    let keys: Vec<_> = [(5, "b"), (5, "d"), (5, "a"), (5, "c"), (7, "a"), (i64::MIN, "z"), (i64::MAX, "y")]
+        .map(|(token, key)| PartitionKey::with_token(Token(token), key.into()))
+        .into();
+    let table = Arc::new(Memtable::new());
+    for (number, key) in keys.iter().enumerate() {
+        let many = (0..100).map(|row| (row, value(&format!("{number}"), 1)));
+        let mut bytes = Vec::new();
+        encode_mutation(&rows(1, many), &mut bytes);
+        let parts = MutationParts { key: key.clone(), ..decode_checked_mutation(bytes.into()).unwrap() };
+        table.insert(&parts).unwrap();
+        table.insert(&parts).unwrap();
+    }
+    let mut sorted = keys.clone();
+    sorted.sort();
+    let scan = |after: Option<&PartitionKey>| {
+        let after = after.map(|key| (key.token(), key.bytes().clone()));
+        let range = ScanRange { after, tokens: TokenRange::ALL };
+        let found = drained(table.scan(range, &[Slice::all()], Direction::Forward));
+        let headers = found.iter().filter_map(|fragment| match fragment {
+            Fragment::Partition(header) => Some(header.key.clone()),
+            _ => None,
+        });
+        let headers: Vec<_> = headers.collect();
+        assert_eq!(found.len(), headers.len() * 101);
+        headers
+    };
+    assert_eq!(scan(None), sorted);
+    for at in 0..sorted.len() {
+        assert_eq!(scan(Some(&sorted[at])), sorted[at + 1..]);
+    }
+    assert_eq!(table.partitions(), 7);
+    for (number, key) in keys.iter().enumerate() {
+        let Glance::Lone(lone) = table.glance(key, &Slice::one(&row_key(3))) else { panic!("a row is missing") };
+        assert_eq!(lone.row.unwrap().1.decode().unwrap(), value(&format!("{number}"), 1));
+    }
+    let absent = PartitionKey::with_token(Token(5), "e".into());
+    assert_eq!(table.glance(&absent, &Slice::all()), Glance::Absent);
+}
+
+#[test]
+fn shards_are_the_parts_of_the_ring_in_its_order() {
+    for shard in 0..super::SHARDS {
+        let first = super::first_token(shard).unwrap();
+        assert_eq!(super::shard_of(first), shard);
+        assert_eq!(first.0.checked_sub(1).map(|before| super::shard_of(Token(before))), shard.checked_sub(1));
+    }
+    assert_eq!(super::first_token(super::SHARDS), None);
 }

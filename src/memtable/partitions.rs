@@ -1,0 +1,137 @@
+//! The partitions of one shard: found by hash, sorted when somebody wants to see them in order.
+//!
+//! The walk down an ordered map misses the processor's caches at each level, for each write and each read; a hash
+//! misses them once or twice. Scans and the flush pay for the order: the first of them behind a new partition sorts the
+//! shard's tokens. Partitions are never removed, so that a list of tokens stays right, though not complete, for as long
+//! as a scan uses it.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::partition::Partition;
+use crate::model::{PartitionKey, Token};
+
+/// What a partition takes beside the bytes of its key, in bytes: its place in the table, the room that a growing table
+/// leaves unused, and its token in the sorted list.
+pub(super) const PARTITION_OVERHEAD_BYTES: usize = size_of::<(Token, Slot)>() * 3 / 2 + size_of::<Token>();
+
+#[derive(Debug, Default)]
+pub(super) struct Partitions {
+    by_token: HashMap<Token, Slot, TokenHash>,
+    /// Those whose token another key had first: none, unless somebody chose keys for it. In order, so that they do not
+    /// make it slow.
+    collided: BTreeMap<PartitionKey, Partition>,
+    /// The tokens in order, once somebody wanted them; forgotten when another one comes.
+    sorted: OnceLock<Arc<[Token]>>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    key: Bytes,
+    partition: Partition,
+}
+
+impl Partitions {
+    pub(super) fn len(&self) -> usize {
+        self.by_token.len() + self.collided.len()
+    }
+
+    pub(super) fn get(&self, key: &PartitionKey) -> Option<&Partition> {
+        match self.by_token.get(&key.token())? {
+            slot if slot.key == key.bytes() => Some(&slot.partition),
+            _ => self.collided.get(key),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, key: &PartitionKey) -> Option<&mut Partition> {
+        match self.by_token.get_mut(&key.token())? {
+            slot if slot.key == key.bytes() => Some(&mut slot.partition),
+            _ => self.collided.get_mut(key),
+        }
+    }
+
+    /// Adds a partition that is not there yet.
+    pub(super) fn insert(&mut self, key: PartitionKey, partition: Partition) {
+        match self.by_token.entry(key.token()) {
+            Entry::Occupied(_) => drop(self.collided.insert(key, partition)),
+            Entry::Vacant(vacant) => {
+                self.sorted.take();
+                vacant.insert(Slot { key: key.bytes().clone(), partition });
+            }
+        }
+    }
+
+    /// The tokens of which there are partitions, in order.
+    pub(super) fn tokens(&self) -> Arc<[Token]> {
+        let sort = || {
+            let mut tokens: Vec<Token> = self.by_token.keys().copied().collect();
+            tokens.sort_unstable();
+            tokens.into()
+        };
+        self.sorted.get_or_init(sort).clone()
+    }
+
+    /// The first partition of the token, in the order of keys, behind `behind`.
+    pub(super) fn of_token(&self, token: Token, behind: Option<&Bytes>) -> Option<(&Bytes, &Partition)> {
+        if behind.is_some() && self.collided.is_empty() {
+            return None;
+        }
+        let is_behind = |key: &Bytes| behind.is_none_or(|behind| key > behind);
+        let slot = self.by_token.get(&token).map(|slot| (&slot.key, &slot.partition));
+        let slot = slot.filter(|(key, _)| is_behind(key));
+        let collided = self.collided.range(PartitionKey::with_token(token, Bytes::new())..);
+        let collided =
+            collided.take_while(|(key, _)| key.token() == token).map(|(key, partition)| (key.bytes(), partition));
+        collided.filter(|(key, _)| is_behind(key)).chain(slot).min_by_key(|(key, _)| *key)
+    }
+}
+
+/// Spreads tokens over a table. A token is a hash already, but one that whoever chooses keys can compute, and its top
+/// bits are those of the shard: it is mixed with what nobody outside knows.
+#[derive(Debug, Clone)]
+struct TokenHash {
+    seed: u64,
+}
+
+impl Default for TokenHash {
+    fn default() -> Self {
+        TokenHash { seed: RandomState::new().hash_one(0) }
+    }
+}
+
+impl BuildHasher for TokenHash {
+    type Hasher = TokenHasher;
+
+    fn build_hasher(&self) -> TokenHasher {
+        TokenHasher(self.seed)
+    }
+}
+
+struct TokenHasher(u64);
+
+impl Hasher for TokenHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        /// Odd, its bits without a pattern: the golden ratio's.
+        const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
+        let product = u128::from(self.0 ^ number) * FACTOR;
+        self.0 = product as u64 ^ (product >> u64::BITS) as u64;
+    }
+
+    fn write_i64(&mut self, number: i64) {
+        self.write_u64(number as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
