@@ -366,6 +366,42 @@ fn an_edit_cannot_stand_at_another_place() {
     assert!((vfs.open(Path::new("/m/MANIFEST")).unwrap().len().unwrap() as usize) < bytes.len(), "it was cut off");
 }
 
+/// An edit that wrote the manifest anew and failed in the sync of the directory may be what the next start finds: the file
+/// that it lists stays.
+#[test]
+fn a_doubtful_rewrite_keeps_its_file() {
+    let memory = MemoryVfs::new();
+    let faulty = FaultyVfs::new(Arc::new(memory.clone()));
+    let mut node = Node::on(Arc::new(faulty.clone()));
+    let calls = faulty.calls(Operation::Write);
+    node.write(&rows(1, [(1, value("v", 1))]));
+    node.flush();
+    let needed = faulty.calls(Operation::Write) - calls - 1;
+    node.write(&rows(1, [(2, value("v", 1))]));
+    faulty.fail(Operation::Write, needed, Fault::Device);
+    assert!(node.store.flush(None).is_err());
+    // The directory of the data is the first to be synced.
+    faulty.fail(Operation::SyncDir, 2, Fault::Device);
+    assert!(node.store.flush(None).is_err());
+    assert_eq!(node.restart().scan(TABLE), "p1 1 2");
+}
+
+/// Segments that a flush could not let go are let go by the next one, even if nothing is left to flush.
+#[test]
+fn a_log_that_could_not_be_released_is_released_by_the_next_flush() {
+    let faulty = FaultyVfs::new(Arc::new(MemoryVfs::new()));
+    let mut node = Node::on(Arc::new(faulty.clone()));
+    for row in 0..50 {
+        node.write(&rows(1, [(row, value(&"x".repeat(1_000), 1))]));
+    }
+    let held = node.store.status().log_bytes;
+    faulty.fail(Operation::Rename, 1, Fault::Device);
+    assert!(node.store.flush(None).is_err());
+    assert_eq!((node.store.status().log_bytes, node.store.status().sstables), (held, 1));
+    node.flush();
+    assert!(node.store.status().log_bytes <= options().segment_bytes);
+}
+
 /// A flush that is tried again and again while the manifest cannot be written leaves one doubtful file, not one each time:
 /// only the first edit, which was appended, may have happened.
 #[test]
