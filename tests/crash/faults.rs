@@ -160,6 +160,8 @@ impl Run {
             self.step(*step);
         }
         self.lose_power();
+        let report = Stopped::open(Arc::new(self.memory.clone()), Path::new("/node")).unwrap().check();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
         self.step(Step::Restart);
         self.step(Step::Commit);
         self.step(Step::Flush);
@@ -424,6 +426,9 @@ fn a_full_disk_refuses_writes_keeps_reads_and_resumes() {
     let script = script();
     let (first, every) = if tries_all() { (0, 1) } else { (3, 8) };
     for at in (first..script.len()).step_by(every) {
+        if matches!(script[..at].last(), Some(Step::Close)) {
+            continue; // A log that was closed takes nothing, whatever the disk.
+        }
         let mut run = Run::new(at as u64, None, Then::GoesOn);
         run.step(Step::Restart);
         script[..at].iter().for_each(|step| run.step(*step));
