@@ -1,6 +1,7 @@
-//! The rows of one partition, sorted by key: a vector while they are few, a tree once they are many.
+//! The rows of one partition, sorted by key: one in place, a vector while they are few, a tree once they are many.
 //!
-//! Most partitions have one row or a handful; a tree's first node alone would take more than such a partition.
+//! Most partitions have one row or a handful; a tree's first node alone would take more than such a partition. A single
+//! row is found without another miss of the processor's caches, and stored without an allocation.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -14,11 +15,13 @@ use crate::model::{ClusteringKey, Deletion, Direction, Reconcile, Slice};
 /// With more rows than this a vector becomes a tree: inserting in the middle moves 64 bytes a row.
 const FEW_ROWS: usize = 32;
 
-/// What a row takes beside its bytes, in bytes: two handles, and the room that vectors and tree nodes leave unused.
+/// What a row takes beside its bytes, in bytes: two handles, and the room that vectors and tree nodes leave unused. The
+/// first row of a partition lies in the partition, which counts it.
 const ROW_OVERHEAD_BYTES: usize = size_of::<(ClusteringKey, EncodedRow)>() * 3 / 2;
 
 #[derive(Debug)]
 pub(super) enum Rows {
+    One((ClusteringKey, EncodedRow)),
     Few(Vec<(ClusteringKey, EncodedRow)>),
     Many(BTreeMap<ClusteringKey, EncodedRow>),
 }
@@ -33,6 +36,8 @@ impl Rows {
     /// Merges `row` into what stands at `key`. Both are copied into the arena.
     pub(super) fn put(&mut self, key: &ClusteringKey, row: EncodedRow, arena: &mut Arena) -> Result<()> {
         let vacant = match self {
+            Rows::One((held, held_row)) if held == key => return merge_into(held_row, row, arena),
+            Rows::One((held, _)) => usize::from(&*held < key),
             Rows::Few(rows) => match rows.binary_search_by(|(held, _)| held.cmp(key)) {
                 Ok(at) => return merge_into(&mut rows[at].1, row, arena),
                 Err(at) => at,
@@ -44,29 +49,41 @@ impl Rows {
         };
         let key = ClusteringKey::from_bytes(arena.copy(key.bytes()))?;
         let row = EncodedRow::trusted(arena.copy(row.bytes()));
-        arena.account(ROW_OVERHEAD_BYTES);
+        if !self.is_empty() {
+            arena.account(ROW_OVERHEAD_BYTES);
+        }
         self.insert_new(vacant, key, row);
         Ok(())
     }
 
+    fn is_empty(&self) -> bool {
+        matches!(self, Rows::Few(rows) if rows.is_empty())
+    }
+
     /// Inserts at `vacant`, its place in the vector, a row whose key is not there yet.
     fn insert_new(&mut self, vacant: usize, key: ClusteringKey, row: EncodedRow) {
-        match self {
-            Rows::Few(rows) if rows.len() < FEW_ROWS => {
-                if rows.is_empty() {
-                    rows.reserve_exact(1);
-                }
+        *self = match std::mem::take(self) {
+            rows if rows.is_empty() => Rows::One((key, row)),
+            Rows::One(held) => {
+                let mut rows = Vec::with_capacity(2);
+                rows.push(held);
                 rows.insert(vacant, (key, row));
+                Rows::Few(rows)
+            }
+            Rows::Few(mut rows) if rows.len() < FEW_ROWS => {
+                rows.insert(vacant, (key, row));
+                Rows::Few(rows)
             }
             Rows::Few(rows) => {
-                let mut many: BTreeMap<_, _> = std::mem::take(rows).into_iter().collect();
+                let mut many: BTreeMap<_, _> = rows.into_iter().collect();
                 many.insert(key, row);
-                *self = Rows::Many(many);
+                Rows::Many(many)
             }
-            Rows::Many(rows) => {
+            Rows::Many(mut rows) => {
                 rows.insert(key, row);
+                Rows::Many(rows)
             }
-        }
+        };
     }
 
     /// Drops what `deletion` covers in the rows within `slice`.
@@ -83,6 +100,14 @@ impl Rows {
             Ok(())
         };
         match self {
+            Rows::One(one) => {
+                if !within(std::slice::from_ref(one), slice).is_empty() {
+                    shadow_one(&one.0, &mut one.1)?;
+                }
+                if !gone.is_empty() {
+                    *self = Rows::default();
+                }
+            }
             Rows::Few(rows) => {
                 let within = within(rows, slice);
                 rows[within].iter_mut().try_for_each(|(key, row)| shadow_one(key, row))?;
@@ -101,10 +126,12 @@ impl Rows {
     }
 
     /// The rows within `slice`, in `direction`.
-    pub(super) fn within(&self, slice: &Slice, direction: Direction) -> RowsWithin<'_> {
+    pub(super) fn within<'a>(&'a self, slice: &Slice, direction: Direction) -> RowsWithin<'a> {
+        let few = |rows: &'a [(ClusteringKey, EncodedRow)]| Source::Few(rows[within(rows, slice)].iter());
         let source = match self {
             _ if slice.start >= slice.end => Source::Few([].iter()),
-            Rows::Few(rows) => Source::Few(rows[within(rows, slice)].iter()),
+            Rows::One(one) => few(std::slice::from_ref(one)),
+            Rows::Few(rows) => few(rows),
             Rows::Many(rows) => Source::Many(rows.range::<[u8], _>(bounds(slice))),
         };
         RowsWithin { source, direction }
