@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::entry::{self, HAS_DELETION, HAS_STATIC_ROW, Trust};
 use super::row::{self, EncodedRow};
-use super::varint::{Reader, put_bytes, put_prefixed, put_varint};
+use super::varint::{Cursor, Reader, put_bytes, put_prefixed, put_varint};
 use crate::Result;
 use crate::model::{ClusteringKey, Deletion, Mutation, PartitionKey, RangeDeletion, TableId, Token};
 
@@ -95,10 +95,10 @@ pub fn table_of(bytes: &Bytes) -> Result<TableId> {
 }
 
 /// The token of an encoded mutation's partition, without decoding the rest.
-pub fn token_of(bytes: &Bytes) -> Result<Token> {
-    let mut reader = reader(bytes.clone());
-    read_table(&mut reader)?;
-    Ok(Token::of(&reader.bytes()?))
+pub fn token_of(bytes: &[u8]) -> Result<Token> {
+    let mut cursor = Cursor::new("mutation", bytes);
+    cursor.take(TABLE_BYTES)?;
+    Ok(Token::of(cursor.bytes()?))
 }
 
 fn reader(bytes: Bytes) -> Reader {

@@ -14,7 +14,7 @@
 use bytes::Bytes;
 
 use super::mutation;
-use super::varint::{Cursor, Reader, put_varint};
+use super::varint::{Cursor, put_varint};
 use crate::Result;
 use crate::model::{KeyspaceId, Mutation, MutationName, NodeId, Stamp};
 
@@ -77,23 +77,45 @@ impl Record {
 
     /// Reads the header of an encoded record; the mutation is checked only when it is decoded.
     pub fn decode(bytes: Bytes) -> Result<Record> {
-        let mut reader = Reader::new("record", bytes.clone());
-        let code = reader.u8()?;
-        let keyspace = KeyspaceId(reader.u32()?);
-        let stamp = Stamp(reader.i64()?);
-        let origin = NodeId(reader.u32()?);
-        let (incarnation, sequence) = (reader.u64()?, reader.u64()?);
+        let Head { kind, keyspace, stamp, mutation } = Head::decode(&bytes)?;
+        let mutation = bytes.slice(bytes.len() - mutation.len()..);
+        Ok(Record { bytes, kind, keyspace, stamp, mutation })
+    }
+}
+
+/// A [`Record`] that borrows its bytes: for those who only look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head<'a> {
+    /// See [`Record::kind`].
+    pub kind: RecordKind,
+    /// See [`Record::keyspace`].
+    pub keyspace: KeyspaceId,
+    /// See [`Record::stamp`].
+    pub stamp: Stamp,
+    /// The encoded mutation: the last of the bytes.
+    pub mutation: &'a [u8],
+}
+
+impl Head<'_> {
+    /// Reads the header of an encoded record.
+    pub fn decode(bytes: &[u8]) -> Result<Head<'_>> {
+        let mut cursor = Cursor::new("record", bytes);
+        let code = cursor.u8()?;
+        let keyspace = KeyspaceId(cursor.u32()?);
+        let stamp = Stamp(cursor.i64()?);
+        let origin = NodeId(cursor.u32()?);
+        let (incarnation, sequence) = (cursor.u64()?, cursor.u64()?);
         if origin == NodeId(0) {
-            return Err(reader.corrupt("node 0 is not a node").into());
+            return Err(cursor.corrupt("node 0 is not a node").into());
         }
         let kind = match (code, sequence) {
             (NAMED, 1..) => RecordKind::Named(MutationName { origin, incarnation, sequence }),
             (NAMELESS, 0) => RecordKind::Nameless { composer: origin, known_through: Stamp(incarnation as i64) },
-            _ => return Err(reader.corrupt(format!("kind {code:02x} with sequence {sequence}")).into()),
+            _ => return Err(cursor.corrupt(format!("kind {code:02x} with sequence {sequence}")).into()),
         };
-        check_tags(&reader.bytes()?)?;
-        let mutation = reader.rest();
-        Ok(Record { bytes, kind, keyspace, stamp, mutation })
+        check_tags(cursor.bytes()?)?;
+        let mutation = cursor.take(cursor.remaining())?;
+        Ok(Head { kind, keyspace, stamp, mutation })
     }
 }
 

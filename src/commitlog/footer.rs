@@ -4,11 +4,13 @@ use bytes::Bytes;
 
 use super::segment::FOOTER;
 use crate::Result;
+use crate::codec::RecordKind;
 use crate::codec::mutation::token_of;
+use crate::codec::record::Head;
 use crate::codec::varint::{Reader, put_varint};
-use crate::codec::{Record, RecordKind};
 use crate::model::{KeyspaceId, MutationName, Stamp, Vnode, VnodeBits};
-use crate::received::{ReceivedSet, ReceivedSets};
+use crate::received::ReceivedSet;
+use crate::received::gathered::Gathered;
 
 /// What a footer says of one record.
 pub(super) struct Entry {
@@ -18,9 +20,9 @@ pub(super) struct Entry {
 
 impl Entry {
     /// Looks at the head of an encoded record.
-    pub(super) fn of(record: &Bytes, vnode_bits: VnodeBits) -> Result<Entry> {
-        let record = Record::decode(record.clone())?;
-        let vnode = vnode_bits.vnode(token_of(&record.mutation)?);
+    pub(super) fn of(record: &[u8], vnode_bits: VnodeBits) -> Result<Entry> {
+        let record = Head::decode(record)?;
+        let vnode = vnode_bits.vnode(token_of(record.mutation)?);
         let name = match record.kind {
             RecordKind::Named(name) => Some((record.keyspace, vnode, name)),
             RecordKind::Nameless { .. } => None,
@@ -37,7 +39,7 @@ pub(super) struct Contents {
     /// The lowest and the highest, if there is any record.
     stamps: Option<(Stamp, Stamp)>,
     /// By keyspace and vnode.
-    names: ReceivedSets,
+    names: Gathered,
 }
 
 impl Contents {
@@ -47,7 +49,7 @@ impl Contents {
         self.records += 1;
         self.stamps = Some((lowest.min(entry.stamp), highest.max(entry.stamp)));
         if let Some((keyspace, vnode, name)) = entry.name {
-            self.names.entry((keyspace, vnode)).or_default().add(name);
+            self.names.add((keyspace, vnode), name);
         }
     }
 
@@ -59,8 +61,9 @@ impl Contents {
             out.extend_from_slice(&lowest.0.to_le_bytes());
             out.extend_from_slice(&highest.0.to_le_bytes());
         }
-        put_varint(&mut out, self.names.len() as u64);
-        for ((keyspace, vnode), set) in &self.names {
+        let names = self.names.in_order();
+        put_varint(&mut out, names.len() as u64);
+        for ((keyspace, vnode), set) in names {
             out.extend_from_slice(&keyspace.0.to_le_bytes());
             put_varint(&mut out, u64::from(vnode.0));
             set.encode(&mut out);
@@ -87,7 +90,7 @@ impl Contents {
                 return Err(reader.corrupt("its sets do not ascend, or one is empty").into());
             }
             before = Some(slice);
-            contents.names.insert(slice, set);
+            contents.names.add_all(slice, set);
         }
         reader.end()?;
         Ok(contents)

@@ -14,6 +14,7 @@ use crate::Result;
 use crate::codec::varint::{Reader, put_varint};
 use crate::model::{KeyspaceId, MutationName, NodeId, Vnode};
 
+pub mod gathered;
 pub mod namer;
 #[cfg(test)]
 mod tests;

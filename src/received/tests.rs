@@ -1,11 +1,12 @@
 //! Sets against a model that lists every name; the clock and the namer by example and by law.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 
+use super::gathered::Gathered;
 use super::namer::{AHEAD_MAX_US, CEILING_STEP_US, ClockAhead, HybridClock, Namer, Tick};
 use super::{Interval, ReceivedSet};
 use crate::Result;
@@ -81,6 +82,21 @@ proptest! {
                 prop_assert_eq!(set.contains(name), model.contains(&name));
             }
         }
+    }
+
+    #[test]
+    fn gathering_by_slice_is_adding_to_the_set_of_each(names in names(), slices in proptest::collection::vec(0u32..5, 60)) {
+        let slice = |at: usize| (KeyspaceId(slices[at] % 2), Vnode(slices[at]));
+        let (mut gathered, mut model) = (Gathered::default(), BTreeMap::<_, ReceivedSet>::new());
+        for (at, name) in names.iter().enumerate() {
+            gathered.add(slice(at), *name);
+            model.entry(slice(at)).or_default().add(*name);
+        }
+        prop_assert!(gathered.in_order().into_iter().eq(&model));
+        let mut joined = gathered.clone();
+        gathered.clone().drain().for_each(|(slice, names)| joined.add_all(slice, names));
+        prop_assert!(joined == gathered);
+        prop_assert_eq!(gathered.drain().collect::<BTreeMap<_, _>>(), model);
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub struct StoreStatus {
 
 /// All tables of a node.
 ///
-/// Locks, in the order in which they nest: `flushing` or `compacting`, `manifest`, a table's, `names`; `log` alone.
+/// Locks, in the order in which they nest: `flushing` or `compacting`, `manifest`, a table's, `names`; `log`, `names`.
 pub struct Store {
     vfs: Arc<dyn Vfs>,
     options: StoreOptions,

@@ -1,20 +1,33 @@
 //! Which names this replica has, as far as it may say so.
 //!
+//! ```text
+//!   inserted ──► pending ──synced──► fresh ──somebody asks──► sets
+//!                   └── synced already ──►
+//! ```
+//!
 //! **Invariant:** a name is in a set only if its record is durable in the log *and* inserted. Records are inserted in
 //! log order, so two positions decide: up to where the log is synced, and up to where it is inserted.
+//!
+//! What comes name by name is gathered by slice, and joined set by set: in a table that is synced every few seconds, a
+//! million names become told at once.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use super::change::Change;
 use crate::commitlog::Position;
 use crate::model::{KeyspaceId, MutationName, Vnode};
 use crate::received::ReceivedSets;
+use crate::received::gathered::Gathered;
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
     sets: ReceivedSets,
-    /// Inserted and not known to be durable, in log order.
-    pending: VecDeque<(Position, (KeyspaceId, Vnode), MutationName)>,
+    /// To be told, and not in the sets yet.
+    fresh: Gathered,
+    /// Inserted and not known to be durable.
+    pending: Gathered,
+    /// Where the last record of `pending` ends.
+    pending_to: Position,
     /// Everything that ends here or before is durable.
     synced: Position,
     /// Everything that ends here or before is inserted.
@@ -37,33 +50,39 @@ impl Names {
     /// The record that ends at `end` is inserted.
     pub(super) fn on_inserted(&mut self, end: Position, name: Option<((KeyspaceId, Vnode), MutationName)>) {
         self.inserted = end.max(self.inserted);
-        match name {
-            Some((place, name)) if end <= self.synced => self.enter(place, name),
-            Some((place, name)) => self.pending.push_back((end, place, name)),
-            None => {}
+        let Some((place, name)) = name else { return };
+        if end <= self.synced {
+            self.fresh.add(place, name);
+        } else {
+            self.pending.add(place, name);
+            self.pending_to = end;
         }
     }
 
-    /// The log is durable up to `position`.
+    /// The log is durable up to `position`, and nothing that was logged behind it is inserted.
     pub(super) fn on_synced(&mut self, position: Position) {
+        debug_assert!(self.pending_to <= position, "the caller holds the log");
         self.synced = position.max(self.synced);
-        while let Some((_, place, name)) = self.pending.pop_front_if(|(end, ..)| *end <= position) {
-            self.enter(place, name);
+        if self.pending_to <= position {
+            self.pending.drain().for_each(|(place, names)| self.fresh.add_all(place, names));
         }
     }
 
-    fn enter(&mut self, place: (KeyspaceId, Vnode), name: MutationName) {
-        if self.sets.entry(place).or_default().add(name) {
-            self.unsaved.insert(place);
+    /// All that may be told.
+    pub(super) fn sets(&mut self) -> &ReceivedSets {
+        for (place, names) in self.fresh.drain() {
+            let set = self.sets.entry(place).or_default();
+            if !names.difference(set).is_empty() {
+                set.union(&names);
+                self.unsaved.insert(place);
+            }
         }
-    }
-
-    pub(super) fn sets(&self) -> &ReceivedSets {
         &self.sets
     }
 
     /// The sets that the manifest does not know all of, as changes for its next edit.
     pub(super) fn take_unsaved(&mut self) -> Vec<Change> {
+        self.sets();
         let unsaved = std::mem::take(&mut self.unsaved);
         let sets = unsaved.into_iter().filter_map(|place| Some((place, self.sets.get(&place)?.clone())));
         sets.map(|((keyspace, vnode), set)| Change::Received(keyspace, vnode, set)).collect()

@@ -24,7 +24,9 @@ impl Store {
 
     /// Makes everything appended so far durable. Names inserted before become part of the received sets.
     pub fn sync(&self) -> Result<Position> {
-        let position = self.log.lock().sync()?;
+        let mut log = self.log.lock();
+        let position = log.sync()?;
+        // Nothing may be logged and inserted in between: what is pending was logged before this position.
         self.memory.names.lock().on_synced(position);
         Ok(position)
     }
