@@ -227,10 +227,12 @@ impl Shared {
         rising(&self.last_timestamp, now.max(self.observed_stamp.load(Ordering::Relaxed).saturating_add(1)))
     }
 
-    /// Sends a request until it succeeds, cannot succeed, or time is up. `target` says whose key it is about.
+    /// Sends a request until it succeeds, cannot succeed, or time is up. `again` makes the same operation for another
+    /// attempt: few need one, so none is kept for it. `target` says whose key it is about.
     pub(crate) async fn execute(
         &self,
         op: pipe_operation::Op,
+        again: impl Fn() -> Result<pipe_operation::Op>,
         target: Option<(&str, Token)>,
         request: &RequestOptions,
     ) -> Result<pipe_answer::Result> {
@@ -242,12 +244,14 @@ impl Shared {
             _ => Reach::Anywhere,
         };
         let mut attempt = Attempts { started, sent: 0, tries: 0, outcome: Outcome::NotApplied };
+        let mut first = Some(op);
         loop {
             // A fresh plan for every round: nodes that were down may be back.
             let plan = self.plan(target, reach, deadline).await;
             for node in plan.map_err(|error| attempt.or_no_answer(error))? {
                 let until = deadline.min(Instant::now() + self.settings.attempt_timeout);
-                let failure = match node.call(op.clone(), until).await {
+                let op = first.take().map_or_else(&again, Ok)?;
+                let failure = match node.call(op, until).await {
                     Ok(answer) => {
                         self.observe(&answer);
                         return Ok(answer);
@@ -298,21 +302,28 @@ impl Shared {
 
     /// The nodes to try, best first; at least one. Waits until there is one.
     async fn plan(&self, target: Option<(&str, Token)>, reach: Reach, deadline: Instant) -> Result<Vec<Arc<Node>>> {
+        if let Some(plan) = self.plan_now(target, reach) {
+            return Ok(plan);
+        }
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
-            if let Some(view) = self.view.load().as_ref() {
-                let usable = |id| view.nodes.get(&id).is_some_and(|node| node.is_up());
-                let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-                let plan = view.topology.plan(&view.home, reach, target, usable, turn);
-                if !plan.is_empty() {
-                    return Ok(plan.iter().filter_map(|id| view.nodes.get(id).cloned()).collect());
-                }
+            if let Some(plan) = self.plan_now(target, reach) {
+                return Ok(plan);
             }
             if timeout_at(deadline, changed.changed()).await.is_err() {
                 return Err(self.unreachable());
             }
         }
+    }
+
+    fn plan_now(&self, target: Option<(&str, Token)>, reach: Reach) -> Option<Vec<Arc<Node>>> {
+        let view = self.view.load();
+        let view = view.as_ref()?;
+        let usable = |id| view.nodes.get(&id).is_some_and(|node| node.is_up());
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let plan = view.topology.plan(&view.home, reach, target, usable, turn);
+        (!plan.is_empty()).then(|| plan.iter().filter_map(|id| view.nodes.get(id).cloned()).collect())
     }
 
     fn unreachable(&self) -> Error {

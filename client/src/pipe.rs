@@ -82,9 +82,13 @@ impl Pipe {
 
     /// Sends an operation and waits for its answer, until `deadline`.
     pub(crate) async fn call(&self, op: pipe_operation::Op, deadline: Instant) -> Answer {
-        let permit = timeout_at(deadline, self.permits.acquire()).await;
-        let Ok(Ok(_permit)) = permit else {
-            return Err(Failure::NotSent("too many operations in flight to the node".to_owned()));
+        // Nearly always there is one, and then no timer is needed for it.
+        let _permit = match self.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => match timeout_at(deadline, self.permits.acquire()).await {
+                Ok(Ok(permit)) => permit,
+                _ => return Err(Failure::NotSent("too many operations in flight to the node".to_owned())),
+            },
         };
         let Some((mut ticket, mut answer)) = self.enqueue(op, deadline) else {
             return Err(Failure::NotSent("the connection has ended".to_owned()));

@@ -8,12 +8,11 @@ use trefoil_proto::v1::{self, ClusteringRange, InvalidDetail};
 use crate::error::{Error, Result};
 use crate::schema::TableView;
 
-/// Conditions on key columns.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Place {
-    pub(crate) equal: Vec<(String, Option<Value>)>,
-    pub(crate) limits: Vec<(String, Comparison, Option<Value>)>,
-}
+/// A key column and the value that is given for it.
+pub(crate) type Equal<'a> = (&'a str, &'a Option<Value>);
+
+/// A clustering column and a limit of its values.
+pub(crate) type Limit = (String, Comparison, Option<Value>);
 
 /// How the first clustering column that is not fixed is limited, in the order of its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +23,7 @@ pub(crate) enum Comparison {
     LessThan,
 }
 
-/// A [`Place`] in a table.
+/// A place in a table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Located {
     /// The partition, with its key as values.
@@ -35,8 +34,18 @@ pub(crate) struct Located {
     pub(crate) range: Option<ClusteringRange>,
 }
 
-impl Place {
-    pub(crate) fn locate(&self, view: &TableView) -> Result<Located> {
+/// The place that these conditions on key columns of a table mean.
+pub(crate) fn locate(view: &TableView, equal: &[Equal<'_>], limits: &[Limit]) -> Result<Located> {
+    Conditions { equal, limits }.locate(view)
+}
+
+struct Conditions<'a> {
+    equal: &'a [Equal<'a>],
+    limits: &'a [Limit],
+}
+
+impl Conditions<'_> {
+    fn locate(&self, view: &TableView) -> Result<Located> {
         let table = &view.table;
         let partition_columns: Vec<&Column> = table.partition_key().collect();
         let clustering: Vec<(&Column, Order)> = table.clustering().collect();
@@ -60,9 +69,9 @@ impl Place {
     }
 
     fn check_names(&self, view: &TableView, partition: &[&Column], clustering: &[(&Column, Order)]) -> Result<()> {
-        let names = self.equal.iter().map(|(name, _)| name).chain(self.limits.iter().map(|(name, ..)| name));
+        let names = self.equal.iter().map(|(name, _)| *name).chain(self.limits.iter().map(|(name, ..)| name.as_str()));
         for name in names {
-            let is = |column: &Column| column.name == *name;
+            let is = |column: &Column| column.name == name;
             if !partition.iter().any(|column| is(column)) && !clustering.iter().any(|(column, _)| is(column)) {
                 view.column(name)?;
                 return Err(fault(view, name, "is not part of the key".to_owned()));
@@ -77,7 +86,7 @@ impl Place {
     }
 
     fn equal_to(&self, name: &str) -> Option<&Option<Value>> {
-        self.equal.iter().find(|(given, _)| given == name).map(|(_, value)| value)
+        self.equal.iter().find(|(given, _)| *given == name).map(|(_, value)| *value)
     }
 
     fn partition(&self, view: &TableView, columns: &[&Column]) -> Result<Option<(PartitionKey, Vec<v1::Value>)>> {
@@ -110,7 +119,7 @@ impl Place {
             return Ok(None);
         }
         let mut range = ClusteringRange { from: prefix.to_vec(), to: prefix.to_vec(), ..ClusteringRange::default() };
-        for (name, comparison, value) in &self.limits {
+        for (name, comparison, value) in self.limits {
             let Some((column, order)) = next.filter(|(column, _)| column.name == *name) else {
                 let reason = "only the first clustering column without a value can be limited".to_owned();
                 return Err(fault(view, name, reason));

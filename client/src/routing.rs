@@ -124,16 +124,17 @@ impl Topology {
         usable: &impl Fn(NodeId) -> bool,
         turn: u64,
     ) -> Vec<NodeId> {
-        let mut nodes: Vec<NodeId> = nodes.filter(|id| usable(*id)).collect();
+        let rank = |id: NodeId| {
+            let distance = self.ring.node(id).map_or(u8::MAX, |node| home.distance(&node.zone));
+            (self.dead.contains(&id), distance)
+        };
+        let mut nodes: Vec<_> = nodes.filter(|id| usable(*id)).map(|id| (rank(id), id)).collect();
         if !nodes.is_empty() {
             let first = (turn % nodes.len() as u64) as usize;
             nodes.rotate_left(first);
         }
-        nodes.sort_by_key(|id| {
-            let distance = self.ring.node(*id).map_or(u8::MAX, |node| home.distance(&node.zone));
-            (self.dead.contains(id), distance)
-        });
-        nodes
+        nodes.sort_by_key(|(rank, _)| *rank);
+        nodes.into_iter().map(|(_, id)| id).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt, TryStreamExt};
-use trefoil::model::{Token, TokenRange};
+use trefoil::model::{Token, TokenRange, Value};
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 use trefoil_proto::v1::pipe_operation::Op;
 use trefoil_proto::v1::read_request::Target;
@@ -14,7 +14,7 @@ use trefoil_proto::v1::{self, Consistency, InvalidDetail, Projection, ReadPage, 
 
 use crate::client::{Client, RequestOptions};
 use crate::error::Result;
-use crate::place::{Comparison, Located, Place};
+use crate::place::{Comparison, Equal, Limit, Located, locate};
 use crate::row::{FromRow, Heading, Row};
 use crate::schema::TableView;
 use crate::value::IntoValue;
@@ -31,7 +31,8 @@ pub struct Select {
     table: String,
     columns: Option<Vec<String>>,
     metadata: bool,
-    place: Place,
+    equal: Vec<(String, Option<Value>)>,
+    limits: Vec<Limit>,
     tokens: TokenRange,
     reversed: bool,
     limit: u64,
@@ -49,7 +50,8 @@ impl Client {
             table: table.into(),
             columns: None,
             metadata: false,
-            place: Place::default(),
+            equal: Vec::new(),
+            limits: Vec::new(),
             tokens: TokenRange::ALL,
             reversed: false,
             limit: 0,
@@ -77,7 +79,7 @@ impl Select {
     /// Only rows with this value in a column of the key: all of the partition key, then any number of clustering columns in
     /// their order.
     pub fn key(mut self, column: impl Into<String>, value: impl IntoValue) -> Select {
-        self.place.equal.push((column.into(), value.into_value()));
+        self.equal.push((column.into(), value.into_value()));
         self
     }
 
@@ -102,7 +104,7 @@ impl Select {
     }
 
     fn limited(mut self, column: String, comparison: Comparison, value: impl IntoValue) -> Select {
-        self.place.limits.push((column, comparison, value.into_value()));
+        self.limits.push((column, comparison, value.into_value()));
         self
     }
 
@@ -156,8 +158,17 @@ impl Select {
 
     /// The first row, if there is one.
     pub async fn one(self) -> Result<Option<Row>> {
-        let mut rows = self.limit(1).stream();
-        rows.next().await.transpose()
+        let select = self.limit(1);
+        let (prepared, mut page) = select.first_page().await?;
+        loop {
+            if let Some(row) = page.rows.pop() {
+                return Row::new(&prepared.heading, row).map(Some);
+            }
+            if page.paging_state.is_empty() {
+                return Ok(None);
+            }
+            page = select.page(&prepared, page.paging_state).await?;
+        }
     }
 
     /// All rows at once.
@@ -194,16 +205,20 @@ impl Select {
     async fn page(&self, prepared: &Prepared, paging_state: Bytes) -> Result<ReadPage> {
         let shared = &self.client.shared;
         let options = Some(shared.options(&self.options, None));
-        let op = Op::Read(ReadRequest { options, paging_state, ..prepared.request.clone() });
+        let op = || {
+            let (options, paging_state) = (options.clone(), paging_state.clone());
+            Op::Read(ReadRequest { options, paging_state, ..prepared.request.clone() })
+        };
         let target = prepared.token.map(|token| (prepared.keyspace.as_str(), token));
-        match shared.execute(op, target, &self.options).await? {
+        match shared.execute(op(), || Ok(op()), target, &self.options).await? {
             Answer::Page(page) => Ok(page),
             other => Err(unexpected(&other)),
         }
     }
 
     fn prepare(&self, view: &TableView) -> Result<Prepared> {
-        let Located { partition, range, .. } = self.place.locate(view)?;
+        let equal: Vec<Equal<'_>> = self.equal.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        let Located { partition, range, .. } = locate(view, &equal, &self.limits)?;
         let (token, target) = match partition {
             Some((key, partition)) => {
                 if self.tokens != TokenRange::ALL {

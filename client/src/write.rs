@@ -17,7 +17,7 @@ use trefoil_proto::v1::{
 
 use crate::client::{Client, RequestOptions};
 use crate::error::{Error, Result};
-use crate::place::{Comparison, Place, encode};
+use crate::place::{Comparison, Equal, Limit, encode, locate};
 use crate::retry::{Decision, Failure, Repetition, backoff, decide};
 use crate::schema::TableView;
 use crate::value::IntoValue;
@@ -39,7 +39,7 @@ pub struct Write {
     table: String,
     kind: Kind,
     values: Vec<(String, Option<Value>)>,
-    place: Place,
+    limits: Vec<Limit>,
     deleted_columns: Vec<String>,
     ttl_s: Option<u32>,
     timestamp_us: Option<i64>,
@@ -84,7 +84,7 @@ impl Write {
             table,
             kind,
             values: Vec::new(),
-            place: Place::default(),
+            limits: Vec::new(),
             deleted_columns: Vec::new(),
             ttl_s: None,
             timestamp_us: None,
@@ -136,7 +136,7 @@ impl Write {
     }
 
     fn limit(mut self, column: String, comparison: Comparison, value: impl IntoValue) -> Write {
-        self.place.limits.push((column, comparison, value.into_value()));
+        self.limits.push((column, comparison, value.into_value()));
         self
     }
 
@@ -185,11 +185,16 @@ impl Write {
     }
 
     async fn send_to(&self, view: &TableView, timestamp_us: i64) -> Result<WriteResult> {
-        let (token, mutation) = self.build(view)?;
         let shared = &self.client.shared;
-        let options = Some(shared.options(&self.options, Some(timestamp_us)));
-        let op = Op::Mutate(MutateRequest { options, mutation: Some(mutation) });
-        match shared.execute(op, Some((&view.keyspace, token)), &self.options).await? {
+        let options = shared.options(&self.options, Some(timestamp_us));
+        let operation = || {
+            let (token, mutation) = self.build(view)?;
+            let op = Op::Mutate(MutateRequest { options: Some(options.clone()), mutation: Some(mutation) });
+            Ok((token, op))
+        };
+        let (token, op) = operation()?;
+        let again = || operation().map(|(_, op)| op);
+        match shared.execute(op, again, Some((&view.keyspace, token)), &self.options).await? {
             Answer::Write(result) => Ok(result),
             other => Err(unexpected(&other)),
         }
@@ -197,12 +202,12 @@ impl Write {
 
     /// The mutation, and the token of its partition.
     fn build(&self, view: &TableView) -> Result<(Token, Mutation)> {
-        let mut place = self.place.clone();
+        let mut key: Vec<Equal<'_>> = Vec::with_capacity(self.values.len());
         let mut cells = Vec::with_capacity(self.values.len() + self.deleted_columns.len());
         for (name, value) in &self.values {
             let column = view.column(name)?;
             if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering(_)) {
-                place.equal.push((name.clone(), value.clone()));
+                key.push((name, value));
                 continue;
             }
             if self.kind == Kind::Delete {
@@ -217,11 +222,11 @@ impl Write {
         }
         let deleted = |name: &String| CellWrite { column: name.clone(), value: Some(value::null()) };
         cells.extend(self.deleted_columns.iter().map(deleted));
-        let located = place.locate(view)?;
+        let located = locate(view, &key, &self.limits)?;
         let Some((key, partition)) = located.partition else {
             return Err(view.place(InvalidDetail::new("the key is not given")));
         };
-        if self.kind != Kind::Delete && !(self.deleted_columns.is_empty() && place.limits.is_empty()) {
+        if self.kind != Kind::Delete && !(self.deleted_columns.is_empty() && self.limits.is_empty()) {
             return Err(view.place(InvalidDetail::new("limits and columns without a value are for deletes")));
         }
         let write = RowWrite { clustering: located.prefix.clone(), cells };
@@ -326,7 +331,8 @@ impl Batch {
         let op = Op::Batch(BatchRequest { options, mutations });
         let target = target.as_ref().map(|(keyspace, token)| (keyspace.as_str(), *token));
         let timeout = Some(deadline.saturating_duration_since(Instant::now()));
-        match shared.execute(op, target, &RequestOptions { timeout, ..self.options }).await? {
+        match shared.execute(op.clone(), || Ok(op.clone()), target, &RequestOptions { timeout, ..self.options }).await?
+        {
             Answer::Batch(batch) if batch.items.len() == places.len() => {
                 Ok(batch.items.into_iter().map(|item| item_result(item.result)).collect())
             }
