@@ -7,12 +7,15 @@ use super::{Result, value};
 use crate::v1::{ClusteringRange, InvalidDetail, Value};
 
 /// The partition key of one value per column.
-pub fn partition_key(values: Vec<Value>, table: &Table) -> Result<PartitionKey> {
-    let columns: Vec<&Column> = table.partition_key().collect();
-    if values.len() != columns.len() {
-        return Err(wrong_count("partition key", values.len(), &columns));
+pub fn partition_key(
+    values: impl IntoIterator<Item = Value, IntoIter: ExactSizeIterator>,
+    table: &Table,
+) -> Result<PartitionKey> {
+    let values = values.into_iter();
+    if values.len() != table.partition_key().count() {
+        return Err(wrong_count("partition key", values.len(), &table.partition_key().collect::<Vec<_>>()));
     }
-    let components = components(values, &columns)?;
+    let components = components(values, table.partition_key())?;
     PartitionKey::encode(&components, &table.partition_types()).map_err(|error| InvalidDetail::from_core(&error))
 }
 
@@ -39,7 +42,7 @@ impl<'a> Clustering<'a> {
         if values.len() != self.columns.len() {
             return Err(wrong_count("clustering key", values.len(), &self.columns));
         }
-        let components = components(values, &self.columns)?;
+        let components = components(values.into_iter(), self.columns.iter().copied())?;
         ClusteringKey::encode(&components, &self.types).map_err(|error| InvalidDetail::from_core(&error))
     }
 
@@ -76,7 +79,7 @@ impl<'a> Clustering<'a> {
         if values.len() > self.columns.len() {
             return Err(wrong_count("clustering key", values.len(), &self.columns));
         }
-        components(values, &self.columns)
+        components(values.into_iter(), self.columns.iter().copied())
     }
 
     fn before(&self, prefix: &[Bytes]) -> Result<Bound> {
@@ -103,13 +106,16 @@ pub fn disjoint(mut slices: Vec<Slice>) -> Vec<Slice> {
 }
 
 /// The bytes of the first columns of a key.
-fn components(values: Vec<Value>, columns: &[&Column]) -> Result<Vec<Bytes>> {
-    let encode = |(value, column): (Value, &&Column)| match value::to_bytes(value, column.ty) {
+fn components<'a>(
+    values: impl Iterator<Item = Value>,
+    columns: impl Iterator<Item = &'a Column>,
+) -> Result<Vec<Bytes>> {
+    let encode = |(value, column): (Value, &Column)| match value::to_bytes(value, column.ty) {
         Ok(Some(bytes)) => Ok(bytes),
         Ok(None) => Err(InvalidDetail::new("null in a key").column(&column.name)),
         Err(invalid) => Err(invalid.column(&column.name)),
     };
-    values.into_iter().zip(columns).map(encode).collect()
+    values.zip(columns).map(encode).collect()
 }
 
 fn wrong_count(what: &str, found: usize, columns: &[&Column]) -> InvalidDetail {

@@ -167,7 +167,7 @@ impl Lane {
 
     /// The next command of the session with its first actions; `None` if the session was answered.
     fn next_command(&self, mut session: Box<ReadSession>) -> Option<(Box<ReadSession>, u64, Vec<ReadAction>)> {
-        let Some(target) = session.parts.targets.get(session.target).cloned() else {
+        let Some(parts::ReadTarget { target, slices }) = session.parts.targets.get(session.target).cloned() else {
             self.answer_page(session, None);
             return None;
         };
@@ -176,9 +176,9 @@ impl Lane {
             return None;
         }
         session.commands += 1;
-        let whole = target.slices == [Slice::all()];
+        let whole = slices == [Slice::all()];
         session.assembler.begin_target(if whole { Extent::WholePartitions } else { Extent::Slices });
-        let (target, replicas, run) = self.route(&session, target.target);
+        let (target, replicas, run) = self.route(&session, target);
         // Equally near replicas share the partitions, each always asked for the same ones: that is what its cache holds.
         let turn = match &target {
             Target::Partition(key) => key.token().0 as usize,
@@ -187,7 +187,7 @@ impl Lane {
         let command = Arc::new(ReadCommand {
             table: session.place.table.id,
             target,
-            slices: session.parts.targets[session.target].slices.clone(),
+            slices,
             direction: session.parts.direction,
             after: session.after.clone(),
             now_s: session.now_s,

@@ -124,7 +124,7 @@ impl Lane {
     /// The table and the partition that a mutation is for.
     fn locate(&self, mutation: &v1::Mutation) -> Result<Located, v1::Error> {
         let place = self.place(mutation.table.as_ref())?;
-        let key = key::partition_key(mutation.partition.clone(), &place.table)
+        let key = key::partition_key(mutation.partition.iter().cloned(), &place.table)
             .map_err(|invalid| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name)))?;
         Ok((place, key))
     }
@@ -199,7 +199,7 @@ impl Lane {
         let Named { mut write, record, turn } = named;
         let (targets, nodes, deadline) = (write.op.targets(), write.nodes.clone(), write.deadline);
         write.request = Some(request);
-        let placement = write.placement;
+        let (placement, timeout_ms) = (write.placement, timeout_ms(deadline));
         let id = self.ops.lock().insert(Op::Write(write));
         for replica in indices(targets) {
             let node = nodes[replica].node;
@@ -215,7 +215,7 @@ impl Lane {
             }
             let operation = v1::PeerOperation {
                 id,
-                timeout_ms: timeout_ms(deadline),
+                timeout_ms,
                 placement,
                 op: Some(v1::peer_operation::Op::Write(record.bytes.clone())),
             };

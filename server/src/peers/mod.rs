@@ -16,7 +16,7 @@ mod serve;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use trefoil::liveness::Liveness;
@@ -60,8 +60,8 @@ impl Peers {
     }
 
     /// The nodes that requests may be sent to, this one included.
-    pub fn alive(&self) -> Arc<BTreeSet<NodeId>> {
-        self.alive.load_full()
+    pub fn alive(&self) -> Guard<Arc<BTreeSet<NodeId>>> {
+        self.alive.load()
     }
 
     /// Told whenever a peer comes, goes or tells a new metadata epoch.

@@ -27,6 +27,9 @@ const BUSY_WAIT: Duration = Duration::from_millis(20);
 /// flush, the writes of all coordinators gather here, and those that were given up are only dropped when it goes on.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 
+/// Room for so many records is kept from one group to the next.
+const KEPT_RECORDS_MAX: usize = 4_096;
+
 /// Records that wait for the log thread.
 #[derive(Default)]
 pub(super) struct LogQueue {
@@ -43,7 +46,7 @@ struct State {
 }
 
 enum Wake {
-    Jobs(Vec<WriteJob>),
+    Jobs,
     Idle,
     Closed,
 }
@@ -89,8 +92,9 @@ impl LogQueue {
         self.ready.notify_one();
     }
 
-    /// Everything that is queued; waits at most `patience` for the first.
-    fn take(&self, patience: Duration) -> Wake {
+    /// Everything that is queued, into `jobs`, which is empty and whose room the queue takes over; waits at most `patience`
+    /// for the first.
+    fn take(&self, patience: Duration, jobs: &mut Vec<WriteJob>) -> Wake {
         let mut state = self.state.lock();
         if state.jobs.is_empty() && !state.closed {
             self.ready.wait_for(&mut state, patience);
@@ -98,7 +102,10 @@ impl LogQueue {
         self.len.store(0, Ordering::Relaxed);
         state.bytes = 0;
         match (state.jobs.is_empty(), state.closed) {
-            (false, _) => Wake::Jobs(std::mem::take(&mut state.jobs)),
+            (false, _) => {
+                std::mem::swap(&mut state.jobs, jobs);
+                Wake::Jobs
+            }
             (true, true) => Wake::Closed,
             (true, false) => Wake::Idle,
         }
@@ -111,7 +118,14 @@ pub(super) fn start(
     flushing: Arc<Background>,
     lanes: Vec<Completions>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let mut log = LogThread { store, flushing, outbox: Outbox::new(lanes), ends: Vec::new(), unsynced_since: None };
+    let mut log = LogThread {
+        store,
+        flushing,
+        outbox: Outbox::new(lanes),
+        records: Vec::new(),
+        ends: Vec::new(),
+        unsynced_since: None,
+    };
     std::thread::Builder::new().name("log".to_owned()).spawn(move || log.run(&queue))
 }
 
@@ -119,6 +133,8 @@ struct LogThread {
     store: Arc<Store>,
     flushing: Arc<Background>,
     outbox: Outbox,
+    /// Those of the present group, and where they end in the log.
+    records: Vec<Bytes>,
     ends: Vec<Position>,
     /// When the oldest record was written that no fsync covers yet.
     unsynced_since: Option<trefoil::model::Instant>,
@@ -126,9 +142,10 @@ struct LogThread {
 
 impl LogThread {
     fn run(&mut self, queue: &LogQueue) {
+        let mut jobs = Vec::new();
         loop {
-            match queue.take(Duration::from_millis(500)) {
-                Wake::Jobs(jobs) => self.write(jobs),
+            match queue.take(Duration::from_millis(500), &mut jobs) {
+                Wake::Jobs => self.write(&mut jobs),
                 Wake::Idle => {}
                 Wake::Closed => break,
             }
@@ -145,8 +162,8 @@ impl LogThread {
     ///
     /// Records are inserted strictly in log order, across tables too: what is flushed is known by position. So a
     /// `periodic` record that shares its group with a `commit` one waits for the sync as well.
-    fn write(&mut self, jobs: Vec<WriteJob>) {
-        let (jobs, mut logged) = self.append(jobs);
+    fn write(&mut self, jobs: &mut Vec<WriteJob>) {
+        let mut logged = self.append(jobs);
         if logged.is_ok() && !jobs.is_empty() {
             if jobs.iter().any(|job| job.durability == Durability::Commit) {
                 logged = self.store.sync().map(|_| self.unsynced_since = None);
@@ -155,10 +172,12 @@ impl LogThread {
             }
         }
         match logged {
-            Ok(()) => self.insert(&jobs),
-            Err(error) => self.refuse(&jobs, &error),
+            Ok(()) => self.insert(jobs),
+            Err(error) => self.refuse(jobs, &error),
         }
         self.outbox.send();
+        jobs.clear();
+        jobs.shrink_to(KEPT_RECORDS_MAX);
         if self.store.wants_flush() {
             self.flushing.wake();
         }
@@ -166,31 +185,31 @@ impl LogThread {
 
     /// Appends what has not expired. While memtables are over their budget it waits for a flush: writers slow down, and
     /// what meanwhile passes its deadline is dropped.
-    fn append(&mut self, mut jobs: Vec<WriteJob>) -> (Vec<WriteJob>, Result<(), trefoil::Error>) {
+    fn append(&mut self, jobs: &mut Vec<WriteJob>) -> Result<(), trefoil::Error> {
         loop {
-            jobs = self.drop_expired(jobs);
-            let records: Vec<Bytes> = jobs.iter().map(|job| job.record.clone()).collect();
+            self.drop_expired(jobs);
             self.ends.clear();
-            let appended = match records.is_empty() {
+            self.records.extend(jobs.iter().map(|job| job.record.clone()));
+            let appended = match jobs.is_empty() {
                 true => Ok(()),
-                false => self.store.append(&records, &mut self.ends),
+                false => self.store.append(&self.records, &mut self.ends),
             };
+            self.records.clear();
+            self.records.shrink_to(KEPT_RECORDS_MAX);
             if !matches!(appended, Err(trefoil::Error::Busy { .. })) {
-                return (jobs, appended);
+                return appended;
             }
             self.outbox.send();
             self.flushing.wake_and_wait(BUSY_WAIT);
         }
     }
 
-    fn drop_expired(&mut self, jobs: Vec<WriteJob>) -> Vec<WriteJob> {
+    fn drop_expired(&mut self, jobs: &mut Vec<WriteJob>) {
         let now = clock::now();
-        let (expired, jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.deadline < now);
-        for job in expired {
+        for job in jobs.extract_if(.., |job| job.deadline < now) {
             let text = "the deadline passed before the write was begun".to_owned();
             self.outbox.push(job.ticket, Outcome::Failed(FailureReason::Expired, text));
         }
-        jobs
     }
 
     fn insert(&mut self, jobs: &[WriteJob]) {

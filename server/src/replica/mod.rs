@@ -205,7 +205,9 @@ impl Outbox {
     fn send(&mut self) {
         for (lane, pending) in self.lanes.iter().zip(&mut self.pending) {
             if !pending.is_empty() {
-                let _ = lane.send(std::mem::take(pending));
+                // The next group will be about as large.
+                let room = Vec::with_capacity(pending.len());
+                let _ = lane.send(std::mem::replace(pending, room));
             }
         }
     }
