@@ -6,7 +6,7 @@
 //! ```
 //!
 //! An id is a slot and the generation of its use: an answer that comes after its caller has gone meets another generation
-//! and is dropped. No task, timer wheel entry or map lookup per operation.
+//! and is dropped. No task and no map lookup per operation; its deadline is one timer of the runtime.
 //!
 //! **Invariant:** an operation is either in the queue (not sent, nothing can have happened), or sent (the outcome is
 //! unknown until the answer). When a stream ends, every waiting caller is told which.
