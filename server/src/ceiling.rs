@@ -98,6 +98,9 @@ mod tests {
         file.write(Stamp(5)).unwrap();
         file.write(Stamp(1_700_000_000_000_000)).unwrap();
         assert_eq!(file.read().unwrap(), Stamp(1_700_000_000_000_000));
+        // The example of docs/formats.md: files written once must be readable for ever.
+        let kept: String = encode(Stamp(1_700_000_000_000_000)).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(kept, "5452464c434c4b3108000000dd06643500401e18240a0600");
         let good = encode(Stamp(7));
         for at in 0..good.len() {
             let mut bad = good.clone();

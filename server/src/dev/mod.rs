@@ -163,8 +163,11 @@ pub fn run(options: &DevOptions) -> Result<(), DevError> {
     let runtime = built.map_err(|source| DevError::Io { what: "start threads of", path: program(), source })?;
     runtime.block_on(async {
         let shape = Shape::new(options)?;
-        shape.settle(&options.dir)?;
-        let places = shape.places(&options.dir);
+        // Absolute, so that the printed commands work from anywhere.
+        let directory = std::path::absolute(&options.dir);
+        let directory = directory.map_err(|source| DevError::Io { what: "find", path: options.dir.clone(), source })?;
+        shape.settle(&directory)?;
+        let places = shape.places(&directory);
         for place in &places {
             place.ports_are_free()?;
             place.write_settings(&shape, &places)?;
