@@ -320,6 +320,8 @@ pub(crate) fn table_specs(state: &ClusterState) -> Vec<TableSpec> {
             id: table.id,
             keyspace: table.keyspace,
             durability: table.options.durability,
+            lateness_s: table.options.lateness_s,
+            compaction: table.options.compaction.clone(),
             columns: table.columns.iter().map(|column| (column.id, column.ty)).collect(),
         })
         .collect()

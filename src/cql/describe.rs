@@ -1,7 +1,7 @@
 //! Schema to statements that read back as the same.
 
 use super::lexer::is_plain_name;
-use crate::model::{Column, ColumnKind, Durability, Keyspace, Order, Table};
+use crate::model::{Column, ColumnKind, CompactionOptions, Durability, Keyspace, Order, Table};
 
 /// The statements that make `keyspace` and `tables`, which live in it.
 pub fn describe<'a>(keyspace: &Keyspace, tables: impl IntoIterator<Item = &'a Table>) -> String {
@@ -60,6 +60,11 @@ fn options_of(table: &Table, clustering: &[(&Column, Order)]) -> Vec<String> {
         Durability::Periodic => "periodic",
     };
     options.push(format!("durability = '{durability}'"));
+    if table.options.compaction != CompactionOptions::default() {
+        let words = table.options.compaction.to_map();
+        let words = words.iter().map(|(option, value)| format!("{}: {}", quoted(option), quoted(value)));
+        options.push(format!("compaction = {{{}}}", words.collect::<Vec<_>>().join(", ")));
+    }
     options
 }
 

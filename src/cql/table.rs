@@ -1,9 +1,13 @@
 //! CREATE TABLE: columns, primary key, options.
 
+use std::collections::BTreeMap;
+
 use super::lexer::{Kind, Place};
 use super::parser::Parser;
-use crate::Result;
-use crate::model::{ColumnDefinition, ColumnKind, CreateTable, Durability, Order, TableOptions, Type};
+use crate::model::{
+    ColumnDefinition, ColumnKind, CompactionOptions, CreateTable, Durability, Order, TableOptions, Type,
+};
+use crate::{Error, Result};
 
 /// What follows `CREATE TABLE`.
 pub(super) fn create_table(parser: &mut Parser) -> Result<CreateTable> {
@@ -206,9 +210,10 @@ fn with(parser: &mut Parser) -> Result<(TableOptions, Option<Orders>)> {
 }
 
 fn set_option(parser: &mut Parser, options: &mut TableOptions, option: &str, place: Place) -> Result<()> {
-    if !["comment", "default_time_to_live", "lateness", "durability"].contains(&option) {
+    if !["comment", "default_time_to_live", "lateness", "durability", "compaction"].contains(&option) {
         return Err(place.error(format!(
-            "found the option {option}, expected comment, default_time_to_live, lateness, durability or CLUSTERING ORDER BY"
+            "found the option {option}, expected comment, default_time_to_live, lateness, durability, compaction or \
+             CLUSTERING ORDER BY"
         )));
     }
     parser.expect_symbol('=')?;
@@ -216,9 +221,36 @@ fn set_option(parser: &mut Parser, options: &mut TableOptions, option: &str, pla
         "comment" => options.comment = parser.text("a text in single quotes")?,
         "default_time_to_live" => options.default_ttl_s = parser.number("a number of seconds")?,
         "lateness" => options.lateness_s = parser.number("a number of seconds")?,
-        _ => options.durability = durability(parser)?,
+        "durability" => options.durability = durability(parser)?,
+        _ => options.compaction = compaction(parser)?,
     }
     Ok(())
+}
+
+/// `{'option': 'value', ...}`; a number needs no quotes.
+fn compaction(parser: &mut Parser) -> Result<CompactionOptions> {
+    let begin = parser.place();
+    let mut map = BTreeMap::new();
+    parser.expect_symbol('{')?;
+    while !parser.accept_symbol('}') {
+        let place = parser.place();
+        let option = parser.text("an option of compaction in single quotes")?;
+        parser.expect_symbol(':')?;
+        let value = match &parser.token().kind {
+            Kind::Number(_) => parser.number("a number")?.to_string(),
+            _ => parser.text("a number, or a text in single quotes")?,
+        };
+        if map.insert(option, value).is_some() {
+            return Err(place.error("the option is given twice"));
+        }
+        if !parser.accept_symbol(',') && parser.token().kind != Kind::Symbol('}') {
+            return Err(parser.unexpected("',' or '}'"));
+        }
+    }
+    CompactionOptions::from_map(&map).map_err(|error| match error {
+        Error::Invalid { subject, reason } => begin.error(format!("{subject}: {reason}")),
+        other => other,
+    })
 }
 
 fn durability(parser: &mut Parser) -> Result<Durability> {

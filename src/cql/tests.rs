@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{
-    Column, ColumnDefinition, ColumnId, ColumnKind, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable,
-    Durability, Keyspace, KeyspaceId, Order, Table, TableId, TableOptions, Type,
+    Column, ColumnDefinition, ColumnId, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, DdlStatement,
+    DropKeyspace, DropTable, Durability, Keyspace, KeyspaceId, Order, Scaling, Table, TableId, TableOptions, Type,
 };
 
 fn column(name: &str, ty: Type, kind: ColumnKind) -> ColumnDefinition {
@@ -55,7 +55,8 @@ fn a_table_with_everything() {
             PRIMARY KEY ((region, customer), \"Day\", number)
         ) WITH CLUSTERING ORDER BY (\"Day\" DESC, number ASC)
             AND comment = 'what''s ordered -- not a comment'
-            AND default_time_to_live = 86400 AND lateness = 7200 AND durability = 'periodic';",
+            AND default_time_to_live = 86400 AND lateness = 7200 AND durability = 'periodic'
+            AND compaction = {'scaling': 'T4, L10', 'window_s': 3600,};",
     );
     assert_eq!((table.keyspace.as_str(), table.name.as_str(), table.if_not_exists), ("shop", "orders", true));
     let expected = [
@@ -72,6 +73,12 @@ fn a_table_with_everything() {
         lateness_s: 7_200,
         durability: Durability::Periodic,
         comment: "what's ordered -- not a comment".to_owned(),
+        compaction: CompactionOptions::new(
+            vec![Scaling::Tiered(4), Scaling::Leveled(10)],
+            256,
+            std::num::NonZeroU32::new(3_600),
+        )
+        .unwrap(),
     };
     assert_eq!(table.options, options);
 }
@@ -226,14 +233,27 @@ fn any_name() -> impl Strategy<Value = String> {
 
 fn any_options() -> impl Strategy<Value = TableOptions> {
     let durability = prop_oneof![Just(Durability::Commit), Just(Durability::Periodic)];
-    (any::<u32>(), any::<u32>(), durability, "[ -~\né']{0,20}").prop_map(
-        |(default_ttl_s, lateness_s, durability, comment)| TableOptions {
+    (any::<u32>(), any::<u32>(), durability, "[ -~\né']{0,20}", any_compaction()).prop_map(
+        |(default_ttl_s, lateness_s, durability, comment, compaction)| TableOptions {
             default_ttl_s,
             lateness_s,
             durability,
             comment,
+            compaction,
         },
     )
+}
+
+fn any_compaction() -> impl Strategy<Value = CompactionOptions> {
+    let scaling = prop_oneof![
+        Just(Scaling::Neutral),
+        (3..=64u8).prop_map(Scaling::Tiered),
+        (3..=64u8).prop_map(Scaling::Leveled)
+    ];
+    let scaling = proptest::collection::vec(scaling, 1..4);
+    (scaling, 1..=1u32 << 20, any::<u32>()).prop_map(|(scaling, target_size_mib, window_s)| {
+        CompactionOptions::new(scaling, target_size_mib, std::num::NonZeroU32::new(window_s)).unwrap()
+    })
 }
 
 fn any_kind() -> impl Strategy<Value = ColumnKind> {

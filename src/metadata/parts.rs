@@ -1,13 +1,21 @@
 //! Parts that entries and snapshots of the state share. The layouts are drawn in `docs/formats.md`.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use uuid::Uuid;
 
 use crate::codec::varint::{Reader, put_bytes, put_varint};
-use crate::model::{ColumnKind, Durability, Order, TableOptions, Type, VnodeBits};
+use crate::model::{ColumnKind, CompactionOptions, Durability, Order, Scaling, TableOptions, Type, VnodeBits};
 use crate::ring::Zone;
 use crate::{Error, Result};
+
+/// Beside the durability of a table: options of compaction follow.
+const HAS_COMPACTION: u8 = 0x80;
+/// Scaling of a level: N.
+const NEUTRAL: u8 = 0;
+/// Beside the fan of a level's scaling: L rather than T.
+const LEVELED: u8 = 0x80;
 
 /// Appends text behind its length in bytes.
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -108,23 +116,64 @@ pub(super) fn column_nature(reader: &mut Reader) -> Result<(Type, ColumnKind)> {
 }
 
 pub(super) fn put_options(out: &mut Vec<u8>, options: &TableOptions) {
-    let TableOptions { default_ttl_s, lateness_s, durability, comment } = options;
+    let TableOptions { default_ttl_s, lateness_s, durability, comment, compaction } = options;
     put_varint(out, u64::from(*default_ttl_s));
     put_varint(out, u64::from(*lateness_s));
-    out.push(match durability {
-        Durability::Commit => 1,
-        Durability::Periodic => 2,
-    });
+    let own_compaction = *compaction != CompactionOptions::default();
+    out.push(
+        if own_compaction { HAS_COMPACTION } else { 0 }
+            | match durability {
+                Durability::Commit => 1,
+                Durability::Periodic => 2,
+            },
+    );
     put_text(out, comment);
+    if own_compaction {
+        put_compaction(out, compaction);
+    }
+}
+
+fn put_compaction(out: &mut Vec<u8>, compaction: &CompactionOptions) {
+    let levels = compaction.scaling_by_level();
+    put_varint(out, levels.len() as u64);
+    for scaling in levels {
+        out.push(match scaling {
+            Scaling::Neutral => NEUTRAL,
+            Scaling::Tiered(fan) => *fan,
+            Scaling::Leveled(fan) => LEVELED | fan,
+        });
+    }
+    put_varint(out, u64::from(compaction.target_size_mib()));
+    put_varint(out, compaction.window_s().map_or(0, |window| u64::from(window.get())));
+}
+
+fn compaction_of(reader: &mut Reader) -> Result<CompactionOptions> {
+    let scaling = list(reader, |reader| {
+        Ok(match reader.u8()? {
+            NEUTRAL => Scaling::Neutral,
+            code if code & LEVELED != 0 => Scaling::Leveled(code & !LEVELED),
+            fan => Scaling::Tiered(fan),
+        })
+    })?;
+    let (target_size_mib, window_s) = (reader.varint_u32()?, NonZeroU32::new(reader.varint_u32()?));
+    let options = CompactionOptions::new(scaling, target_size_mib, window_s)
+        .map_err(|error| Error::Corrupt(reader.corrupt(error.to_string())))?;
+    if options == CompactionOptions::default() {
+        return Err(reader.corrupt("options of compaction that are the default ones").into());
+    }
+    Ok(options)
 }
 
 pub(super) fn options(reader: &mut Reader) -> Result<TableOptions> {
     let default_ttl_s = reader.varint_u32()?;
     let lateness_s = reader.varint_u32()?;
-    let durability = match reader.u8()? {
+    let code = reader.u8()?;
+    let durability = match code & !HAS_COMPACTION {
         1 => Durability::Commit,
         2 => Durability::Periodic,
         other => return Err(reader.corrupt(format!("no durability has number {other}")).into()),
     };
-    Ok(TableOptions { default_ttl_s, lateness_s, durability, comment: reader.text()? })
+    let comment = reader.text()?;
+    let compaction = if code & HAS_COMPACTION != 0 { compaction_of(reader)? } else { CompactionOptions::default() };
+    Ok(TableOptions { default_ttl_s, lateness_s, durability, comment, compaction })
 }

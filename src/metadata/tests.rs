@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 
 use bytes::Bytes;
 use proptest::collection::{btree_map, vec};
@@ -12,8 +13,8 @@ use uuid::Uuid;
 
 use super::*;
 use crate::model::{
-    ColumnDefinition, ColumnKind, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Durability, Order,
-    TableOptions, Token, Type, VnodeBits,
+    ColumnDefinition, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Durability,
+    Order, Scaling, TableOptions, Token, Type, VnodeBits,
 };
 use crate::ring::Zone;
 
@@ -108,12 +109,21 @@ fn any_column() -> impl Strategy<Value = ColumnDefinition> {
 
 fn any_options() -> impl Strategy<Value = TableOptions> {
     let durability = select(vec![Durability::Commit, Durability::Periodic]);
-    (0u32..650_000_000, any::<u32>(), durability, ".{0,5}").prop_map(
-        |(default_ttl_s, lateness_s, durability, comment)| TableOptions {
+    let scaling = prop_oneof![
+        Just(Scaling::Neutral),
+        (3..=64u8).prop_map(Scaling::Tiered),
+        (3..=64u8).prop_map(Scaling::Leveled)
+    ];
+    let compaction = (vec(scaling, 1..4), 1..=1u32 << 20, any::<u32>())
+        .prop_map(|(scaling, mib, window_s)| CompactionOptions::new(scaling, mib, NonZeroU32::new(window_s)).unwrap());
+    let compaction = prop_oneof![Just(CompactionOptions::default()), compaction];
+    (0u32..650_000_000, any::<u32>(), durability, ".{0,5}", compaction).prop_map(
+        |(default_ttl_s, lateness_s, durability, comment, compaction)| TableOptions {
             default_ttl_s,
             lateness_s,
             durability,
             comment,
+            compaction,
         },
     )
 }

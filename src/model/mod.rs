@@ -12,6 +12,7 @@
 //! to any number of sorted runs. All values are CQL wire bytes ([`Value`] is their typed face).
 
 pub mod cell;
+pub mod compaction;
 pub mod ddl;
 mod duration;
 pub mod fragment;
@@ -34,6 +35,7 @@ pub mod types;
 pub mod value;
 
 pub use cell::{Cell, CellKind, Deletion, Liveness, LivenessKind};
+pub use compaction::{CompactionOptions, Scaling};
 pub use ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
 pub use fragment::{Direction, Fragment, PartitionHeader};
 pub use key::{Bound, ClusteringKey, Edge, PartitionKey, Slice};

@@ -5,6 +5,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
+use super::compaction::CompactionOptions;
 use super::types::Type;
 
 /// A keyspace's number, given by the metadata log and never reused: a name may come back, its number does not.
@@ -109,11 +110,19 @@ pub struct TableOptions {
     pub durability: Durability,
     /// For people.
     pub comment: String,
+    /// How its files are compacted.
+    pub compaction: CompactionOptions,
 }
 
 impl Default for TableOptions {
     fn default() -> Self {
-        TableOptions { default_ttl_s: 0, lateness_s: 3_600, durability: Durability::Commit, comment: String::new() }
+        TableOptions {
+            default_ttl_s: 0,
+            lateness_s: 3_600,
+            durability: Durability::Commit,
+            comment: String::new(),
+            compaction: CompactionOptions::default(),
+        }
     }
 }
 

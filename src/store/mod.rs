@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::Result;
 use crate::commitlog::CommitLog;
-use crate::model::{ColumnId, Durability, Identity, KeyspaceId, TableId, Type};
+use crate::model::{ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, TableId, Type};
 pub use crate::sstable::Access;
 use crate::sstable::BlockCache;
 use crate::vfs::{Lock, Vfs};
@@ -73,6 +73,10 @@ pub struct TableSpec {
     pub keyspace: KeyspaceId,
     /// When a write is acknowledged.
     pub durability: Durability,
+    /// How far behind its stamp a write's timestamp may lie, in seconds.
+    pub lateness_s: u32,
+    /// How its files are compacted.
+    pub compaction: CompactionOptions,
     /// Column ids and type codes, written into each SSTable so that it can be read by itself.
     pub columns: Vec<(ColumnId, Type)>,
 }

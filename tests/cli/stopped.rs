@@ -9,9 +9,9 @@ use serde_json::Value as Json;
 use tempfile::TempDir;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::model::{
-    Bound, Cell, CellKind, ClusteringKey, ColumnId, Deletion, Durability, Identity, KeyspaceId, Liveness, LivenessKind,
-    Mutation, MutationName, NodeId, Order, PartitionKey, RangeDeletion, Row, Stamp, TableId, Timestamp, Type,
-    VnodeBits,
+    Bound, Cell, CellKind, ClusteringKey, ColumnId, CompactionOptions, Deletion, Durability, Identity, KeyspaceId,
+    Liveness, LivenessKind, Mutation, MutationName, NodeId, Order, PartitionKey, RangeDeletion, Row, Stamp, TableId,
+    Timestamp, Type, VnodeBits,
 };
 use trefoil::store::{Store, StoreOptions, TableSpec};
 use trefoil::vfs::disk::DiskVfs;
@@ -55,7 +55,14 @@ impl Node {
         let identity =
             Identity { cluster: Uuid::from_u128(1), node: NodeId(5), vnode_bits: VnodeBits::new(2).unwrap() };
         let columns = vec![(ColumnId(1), Type::Text), (ColumnId(2), Type::Int)];
-        let table = TableSpec { id: TABLE, keyspace: KeyspaceId(1), durability: Durability::Commit, columns };
+        let table = TableSpec {
+            id: TABLE,
+            keyspace: KeyspaceId(1),
+            durability: Durability::Commit,
+            lateness_s: 3_600,
+            compaction: CompactionOptions::default(),
+            columns,
+        };
         self.store = Some(Store::open(Arc::new(DiskVfs), options, identity, &[table]).unwrap());
     }
 

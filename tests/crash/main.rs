@@ -16,9 +16,9 @@ use trefoil::codec::entry::{Trust, read_entry};
 use trefoil::codec::varint::Reader;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::model::{
-    Cell, CellKind, ClusteringKey, ColumnId, Deletion, Direction, Durability, Fragment, Identity, KeyspaceId, Liveness,
-    LivenessKind, Mutation, MutationName, NodeId, Order, PageEnd, PartitionKey, ReadCommand, Row, Stamp, TableId,
-    Target, Timestamp, TokenRange, Type, VnodeBits,
+    Cell, CellKind, ClusteringKey, ColumnId, CompactionOptions, Deletion, Direction, Durability, Fragment, Identity,
+    KeyspaceId, Liveness, LivenessKind, Mutation, MutationName, NodeId, Order, PageEnd, PartitionKey, ReadCommand, Row,
+    Stamp, TableId, Target, Timestamp, TokenRange, Type, VnodeBits,
 };
 use trefoil::store::{Access, Stopped, Store, StoreOptions, TableSpec};
 use trefoil::vfs::Vfs;
@@ -129,7 +129,14 @@ fn open_on(vfs: Arc<dyn Vfs>, tables: [TableId; 2]) -> Result<Store> {
 fn specs(tables: [TableId; 2]) -> [TableSpec; 2] {
     let columns = vec![(ColumnId(1), Type::Text)];
     let durability = Durability::Commit;
-    tables.map(|id| TableSpec { id, keyspace: KeyspaceId(1), durability, columns: columns.clone() })
+    tables.map(|id| TableSpec {
+        id,
+        keyspace: KeyspaceId(1),
+        durability,
+        lateness_s: 3_600,
+        compaction: CompactionOptions::default(),
+        columns: columns.clone(),
+    })
 }
 
 /// Some writes in one group, in one of the two modes.

@@ -1,11 +1,12 @@
 //! Entries of the metadata log, and the state of a cluster.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use trefoil::metadata::{Applied, Birth, ClusterState, Entry, Epoch, Member, apply, birth};
 use trefoil::model::{
-    ColumnDefinition, ColumnKind, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Durability, NodeId, Order,
-    TableId, TableOptions, Type, VnodeBits,
+    ColumnDefinition, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Durability,
+    NodeId, Order, Scaling, TableId, TableOptions, Type, VnodeBits,
 };
 use trefoil::ring::Zone;
 use uuid::Uuid;
@@ -30,6 +31,7 @@ fn table(id: u128, name: &str) -> Entry {
             lateness_s: 3_600,
             durability: Durability::Periodic,
             comment: "what was bought".into(),
+            ..TableOptions::default()
         },
         if_not_exists: true,
     };
@@ -77,6 +79,19 @@ fn entries_are_kept() {
     for (name, entry) in entries() {
         assert_eq!(Entry::decode(golden(name, &entry.encode())).expect("an entry"), entry, "{name}");
     }
+}
+
+/// Options of compaction that are not the default ones, which a table made before they existed does not have.
+#[test]
+fn options_of_compaction_are_kept() {
+    let Entry::CreateTable { id, mut table } = table(0x0190_0000_0000_7000_8000_0000_0000_00a3, "carts") else {
+        panic!("an entry that makes a table");
+    };
+    let scaling = vec![Scaling::Tiered(4), Scaling::Neutral, Scaling::Leveled(10)];
+    table.options.compaction = CompactionOptions::new(scaling, 512, NonZeroU32::new(86_400)).expect("possible");
+    let entry = Entry::CreateTable { id, table };
+    let kept = golden("metadata-create-table-compaction", &entry.encode());
+    assert_eq!(Entry::decode(kept).expect("an entry"), entry);
 }
 
 /// The placement of a new cluster is kept with it: nodes of different builds must share the vnodes out alike.

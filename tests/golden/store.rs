@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::model::{
-    Cell, CellKind, ClusteringKey, ColumnId, Durability, Identity, KeyspaceId, Mutation, MutationName, NodeId,
-    PartitionKey, Row, Stamp, TableId, Timestamp, Type, VnodeBits,
+    Cell, CellKind, ClusteringKey, ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, Mutation,
+    MutationName, NodeId, PartitionKey, Row, Stamp, TableId, Timestamp, Type, VnodeBits,
 };
 use trefoil::store::{Store, StoreOptions, TableSpec};
 use trefoil::vfs::Vfs;
@@ -29,7 +29,14 @@ fn open(vfs: &MemoryVfs) -> Store {
     let cluster = Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00c1);
     let identity = Identity { cluster, node: NodeId(2), vnode_bits: VnodeBits::DEFAULT };
     let columns = vec![(ColumnId(2), Type::Text)];
-    let spec = TableSpec { id: TABLE, keyspace: KeyspaceId(3), durability: Durability::Commit, columns };
+    let spec = TableSpec {
+        id: TABLE,
+        keyspace: KeyspaceId(3),
+        durability: Durability::Commit,
+        lateness_s: 3_600,
+        compaction: CompactionOptions::default(),
+        columns,
+    };
     Store::open(Arc::new(vfs.clone()), options, identity, &[spec]).expect("a store that opens")
 }
 

@@ -161,5 +161,6 @@ fn table_json(table: &Table) -> Json {
         "lateness_s": table.options.lateness_s,
         "durability": durability,
         "comment": table.options.comment,
+        "compaction": table.options.compaction.to_map(),
     })
 }

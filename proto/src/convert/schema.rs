@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use trefoil::model::ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
 use trefoil::model::{
-    Column as ModelColumn, ColumnId, ColumnKind as ModelKind, Durability as ModelDurability, Keyspace as ModelKeyspace,
-    KeyspaceId, Order, Table as ModelTable, TableId, TableOptions as ModelOptions, Type as ModelType,
+    Column as ModelColumn, ColumnId, ColumnKind as ModelKind, CompactionOptions, Durability as ModelDurability,
+    Keyspace as ModelKeyspace, KeyspaceId, Order, Table as ModelTable, TableId, TableOptions as ModelOptions,
+    Type as ModelType,
 };
 use uuid::Uuid;
 
@@ -122,6 +123,7 @@ fn options(options: &ModelOptions) -> TableOptions {
         lateness_s: Some(options.lateness_s),
         comment: options.comment.clone(),
         durability: durability.into(),
+        compaction: options.compaction.to_map(),
     }
 }
 
@@ -132,11 +134,14 @@ fn options_to_model(options: TableOptions) -> Result<ModelOptions> {
         Ok(Durability::Periodic) => ModelDurability::Periodic,
         Err(_) => return Err(InvalidDetail::new(format!("durability {} is not known", options.durability))),
     };
+    let compaction = CompactionOptions::from_map(&options.compaction)
+        .map_err(|error| InvalidDetail::new(format!("of its compaction, {error}")))?;
     Ok(ModelOptions {
         default_ttl_s: options.default_ttl_s,
         lateness_s: options.lateness_s.unwrap_or(defaults.lateness_s),
         durability,
         comment: options.comment,
+        compaction,
     })
 }
 

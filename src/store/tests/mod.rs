@@ -14,8 +14,8 @@ use crate::codec::{Record, RecordKind};
 use crate::commitlog::Position;
 use crate::model::naive::TABLE;
 use crate::model::{
-    ColumnId, Direction, Durability, Fragment, Identity, KeyspaceId, Mutation, MutationName, NodeId, PageEnd,
-    PartitionHeader, ReadCommand, Row, Slice, Stamp, TableId, Target, TokenRange, Type, VnodeBits,
+    ColumnId, CompactionOptions, Direction, Durability, Fragment, Identity, KeyspaceId, Mutation, MutationName, NodeId,
+    PageEnd, PartitionHeader, ReadCommand, Row, Slice, Stamp, TableId, Target, TokenRange, Type, VnodeBits,
 };
 use crate::received::ReceivedSet;
 use crate::vfs::Vfs;
@@ -47,7 +47,14 @@ fn options() -> StoreOptions {
 
 fn spec(id: TableId) -> TableSpec {
     let columns = vec![(ColumnId(1), Type::Blob)];
-    TableSpec { id, keyspace: KEYSPACE, durability: Durability::Commit, columns }
+    TableSpec {
+        id,
+        keyspace: KEYSPACE,
+        durability: Durability::Commit,
+        lateness_s: 3_600,
+        compaction: CompactionOptions::default(),
+        columns,
+    }
 }
 
 /// A store with the one thread that writes to it.

@@ -1,8 +1,13 @@
 //! Tables and changes of the schema survive the wire.
 
+use std::num::NonZeroU32;
+
 use proptest::prelude::*;
 use trefoil::model::ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
-use trefoil::model::{Column, ColumnId, ColumnKind, Durability, KeyspaceId, Order, Table, TableId, TableOptions, Type};
+use trefoil::model::{
+    Column, ColumnId, ColumnKind, CompactionOptions, Durability, KeyspaceId, Order, Scaling, Table, TableId,
+    TableOptions, Type,
+};
 use uuid::Uuid;
 
 use crate::convert::schema;
@@ -26,9 +31,18 @@ fn definitions() -> impl Strategy<Value = Vec<ColumnDefinition>> {
 
 fn options() -> impl Strategy<Value = TableOptions> {
     let durability = prop::sample::select(vec![Durability::Commit, Durability::Periodic]);
-    (any::<u32>(), any::<u32>(), durability, ".{0,9}").prop_map(|(default_ttl_s, lateness_s, durability, comment)| {
-        TableOptions { default_ttl_s, lateness_s, durability, comment }
-    })
+    let scaling = prop::collection::vec((3..=64u8).prop_map(Scaling::Leveled), 1..3);
+    let compaction = (scaling, 1..=1_000u32, any::<u32>())
+        .prop_map(|(scaling, mib, window_s)| CompactionOptions::new(scaling, mib, NonZeroU32::new(window_s)).unwrap());
+    (any::<u32>(), any::<u32>(), durability, ".{0,9}", compaction).prop_map(
+        |(default_ttl_s, lateness_s, durability, comment, compaction)| TableOptions {
+            default_ttl_s,
+            lateness_s,
+            durability,
+            comment,
+            compaction,
+        },
+    )
 }
 
 fn statements() -> impl Strategy<Value = DdlStatement> {

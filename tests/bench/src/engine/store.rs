@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use trefoil::model::{ColumnId, Direction, Durability, ReadCommand, Slice, Target, Type};
+use trefoil::model::{ColumnId, CompactionOptions, Direction, Durability, ReadCommand, Slice, Target, Type};
 use trefoil::store::{Access, Store, StoreOptions, TableSpec};
 use trefoil::vfs::disk::DiskVfs;
 
@@ -26,6 +26,8 @@ pub fn open(directory: &Path, memtable_budget_bytes: u64) -> Result<Store> {
         id: data::table(),
         keyspace: data::KEYSPACE,
         durability: Durability::Periodic,
+        lateness_s: 3_600,
+        compaction: CompactionOptions::default(),
         columns: vec![(ColumnId(1), Type::BigInt), (ColumnId(2), Type::Int), (data::VALUE, Type::Blob)],
     };
     let store = Store::open(Arc::new(DiskVfs), options, log::identity(), &[table])?;
