@@ -17,7 +17,7 @@ use parking_lot::RwLock;
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::codec::mutation::MutationParts;
-use crate::model::{Direction, Glance, PartitionKey, ScanRange, Slice, Stream, Token};
+use crate::model::{Deletion, Direction, Glance, PartitionKey, ScanRange, Slice, Stream, Token};
 use arena::Arena;
 use iter::{PartitionStream, ScanStream};
 use partition::Partition;
@@ -100,6 +100,11 @@ impl Memtable {
     ) -> Result<Option<Box<dyn Stream<EncodedRow> + Send>>> {
         let stream = PartitionStream::open(self.clone(), key, slices, direction);
         Ok(stream.map(|stream| Box::new(stream) as Box<dyn Stream<EncodedRow> + Send>))
+    }
+
+    /// The deletion of the partition as a whole.
+    pub fn deletion(&self, key: &PartitionKey) -> Option<Deletion> {
+        self.shards[shard_of(key.token())].read().partitions.get(key)?.deletion()
     }
 
     /// What it holds of the partition within the slice, if that is one row at most: the shortest way to it.

@@ -56,7 +56,8 @@ impl Partition {
         Ok(())
     }
 
-    fn deletion(&self) -> Option<Deletion> {
+    /// The deletion of all of it.
+    pub(super) fn deletion(&self) -> Option<Deletion> {
         self.rare.as_ref().and_then(|rare| rare.deletion)
     }
 

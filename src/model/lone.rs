@@ -31,6 +31,24 @@ pub struct Lone<R> {
     pub row: Option<(ClusteringKey, R)>,
 }
 
+impl<R> Glance<R> {
+    /// The partition's deletion, as far as it was seen.
+    pub fn deletion(&self) -> Option<Deletion> {
+        match self {
+            Glance::Lone(lone) => lone.deletion,
+            Glance::Absent | Glance::More => None,
+        }
+    }
+
+    /// How many rows it holds.
+    pub fn rows(&self) -> u64 {
+        match self {
+            Glance::Lone(lone) => u64::from(lone.row.is_some()),
+            Glance::Absent | Glance::More => 0,
+        }
+    }
+}
+
 impl<R: Reconcile> Glance<R> {
     /// What two sources hold together.
     pub fn merge(self, other: Self) -> Result<Self> {

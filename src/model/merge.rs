@@ -18,8 +18,9 @@ use std::cmp::Ordering;
 use std::mem;
 
 use super::cell::Deletion;
+use super::cost::ReadCost;
 use super::fragment::{Direction, Fragment, PartitionHeader};
-use super::key::PartitionKey;
+use super::key::{Bound, ClusteringKey, PartitionKey};
 use super::reconcile::merge_deletions;
 use crate::{Corrupt, Error, Result};
 
@@ -38,13 +39,37 @@ pub trait Reconcile: Sized {
 pub trait Stream<R> {
     /// The next fragment, or `None` at the end.
     fn next(&mut self) -> Result<Option<Fragment<R>>>;
+
+    /// What it has touched so far to yield what it has.
+    fn cost(&self) -> ReadCost {
+        ReadCost::default()
+    }
 }
 
 impl<R, S: Stream<R> + ?Sized> Stream<R> for Box<S> {
     fn next(&mut self) -> Result<Option<Fragment<R>>> {
         (**self).next()
     }
+
+    fn cost(&self) -> ReadCost {
+        (**self).cost()
+    }
 }
+
+/// What a step of a [`Merge`] comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<R> {
+    /// The next fragment.
+    Fragment(Fragment<R>),
+    /// Nothing, for so long that whoever has a limit should look at it: all that lay before this place, and behind the
+    /// fragment before, is covered by deletions that were yielded.
+    Passed(Bound),
+    /// The end.
+    End,
+}
+
+/// After so many covered rows and changes one behind the other a merge says so.
+const PASSED_MAX: u64 = 4_096;
 
 /// The merge of several streams of one direction.
 ///
@@ -67,6 +92,10 @@ pub struct Merge<R, S> {
     order: Vec<usize>,
     /// What follows a header that waited for it.
     held: Option<Fragment<R>>,
+    /// Rows that were taken from sources.
+    rows: u64,
+    /// Rows and changes of which nothing was left, since the last step.
+    passed: u64,
 }
 
 struct Source<R, S> {
@@ -92,12 +121,25 @@ impl<R: Reconcile, S: Stream<R>> Merge<R, S> {
             in_force: None,
             order,
             held: None,
+            rows: 0,
+            passed: 0,
         }
     }
 
-    fn advance(&mut self) -> Result<Option<Fragment<R>>> {
+    /// The next fragment, the end, or that there was nothing for long; an error is repeated by every later call.
+    pub fn step(&mut self) -> Result<Step<R>> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        self.passed = 0;
+        let answer = self.advance();
+        self.failed = answer.as_ref().err().cloned();
+        answer
+    }
+
+    fn advance(&mut self) -> Result<Step<R>> {
         if let Some(fragment) = self.held.take() {
-            return Ok(Some(fragment));
+            return Ok(Step::Fragment(fragment));
         }
         if !self.started {
             self.started = true;
@@ -105,19 +147,21 @@ impl<R: Reconcile, S: Stream<R>> Merge<R, S> {
                 source.head = source.stream.next()?;
             }
         }
-        if let Some(fragment) = self.next_within()? {
-            return Ok(Some(fragment));
+        match self.next_within()? {
+            Step::End => {}
+            step => return Ok(step),
         }
         while let Some(header) = self.next_partition()? {
             if header.deletion.is_none() && header.static_row.is_none() {
+                // Nothing is passed here: no row is covered before a deletion was yielded.
                 match self.next_within()? {
-                    Some(fragment) => self.held = Some(fragment),
-                    None => continue,
+                    Step::Fragment(fragment) => self.held = Some(fragment),
+                    Step::Passed(_) | Step::End => continue,
                 }
             }
-            return Ok(Some(Fragment::Partition(header)));
+            return Ok(Step::Fragment(Fragment::Partition(header)));
         }
-        Ok(None)
+        Ok(Step::End)
     }
 
     /// Begins the least partition that any source is at.
@@ -168,14 +212,17 @@ impl<R: Reconcile, S: Stream<R>> Merge<R, S> {
         Ok(least.cloned())
     }
 
-    /// The next row or change of the partition; `None` at its end.
-    fn next_within(&mut self) -> Result<Option<Fragment<R>>> {
+    /// The next row or change of the partition, or its end.
+    fn next_within(&mut self) -> Result<Step<R>> {
         while let Some(&first) = self.order.first() {
             let ties = self.ties();
-            let fragment = match self.sources[first].take(self.direction)? {
+            let step = match self.sources[first].take(self.direction)? {
                 Some(Fragment::Row(key, row)) => {
-                    let row = self.merge_ties(row, ties)?;
-                    row.map(|row| Fragment::Row(key, row))
+                    self.rows += ties as u64;
+                    match self.merge_ties(row, ties)? {
+                        Some(row) => Some(Step::Fragment(Fragment::Row(key, row))),
+                        None => self.pass(|direction| beyond(&key, direction)),
+                    }
                 }
                 Some(Fragment::Change(bound, deletion)) => {
                     self.sources[first].in_force = deletion;
@@ -183,16 +230,25 @@ impl<R: Reconcile, S: Stream<R>> Merge<R, S> {
                     let in_force = self.strongest();
                     let changed = in_force != self.in_force;
                     self.in_force = in_force;
-                    changed.then_some(Fragment::Change(bound, in_force))
+                    match changed {
+                        true => Some(Step::Fragment(Fragment::Change(bound, in_force))),
+                        false => self.pass(|_| bound),
+                    }
                 }
                 _ => return Err(out_of_order("a partition begins within a partition")),
             };
             self.sort_in(ties)?;
-            if fragment.is_some() {
-                return Ok(fragment);
+            if let Some(step) = step {
+                return Ok(step);
             }
         }
-        Ok(None)
+        Ok(Step::End)
+    }
+
+    /// Nothing is left of a row or a change that lies before `place`.
+    fn pass(&mut self, place: impl FnOnce(Direction) -> Bound) -> Option<Step<R>> {
+        self.passed += 1;
+        (self.passed >= PASSED_MAX).then(|| Step::Passed(place(self.direction)))
     }
 
     /// How many sources are at the least position.
@@ -260,12 +316,20 @@ impl<R: Reconcile, S: Stream<R>> Merge<R, S> {
 
 impl<R: Reconcile, S: Stream<R>> Stream<R> for Merge<R, S> {
     fn next(&mut self) -> Result<Option<Fragment<R>>> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
+        loop {
+            match self.step()? {
+                Step::Fragment(fragment) => return Ok(Some(fragment)),
+                Step::Passed(_) => {}
+                Step::End => return Ok(None),
+            }
         }
-        let answer = self.advance();
-        self.failed = answer.as_ref().err().cloned();
-        answer
+    }
+
+    /// What its sources have touched, and the rows that it has taken from them.
+    fn cost(&self) -> ReadCost {
+        let mut cost = ReadCost { rows: self.rows, ..ReadCost::default() };
+        self.sources.iter().for_each(|source| cost += source.stream.cost());
+        cost
     }
 }
 
@@ -296,6 +360,14 @@ fn position_of<R>(fragment: &Fragment<R>) -> Option<&[u8]> {
         Fragment::Partition(_) => None,
         Fragment::Row(key, _) => Some(key.bytes()),
         Fragment::Change(bound, _) => Some(bound.bytes()),
+    }
+}
+
+/// The place just behind a row.
+fn beyond(key: &ClusteringKey, direction: Direction) -> Bound {
+    match direction {
+        Direction::Forward => key.after(),
+        Direction::Reverse => key.before(),
     }
 }
 

@@ -13,6 +13,7 @@
 
 pub mod cell;
 pub mod compaction;
+pub mod cost;
 pub mod ddl;
 mod duration;
 pub mod fragment;
@@ -36,11 +37,12 @@ pub mod value;
 
 pub use cell::{Cell, CellKind, Deletion, Liveness, LivenessKind};
 pub use compaction::{CompactionOptions, Scaling};
+pub use cost::ReadCost;
 pub use ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
 pub use fragment::{Direction, Fragment, PartitionHeader};
 pub use key::{Bound, ClusteringKey, Edge, PartitionKey, Slice};
 pub use lone::{Glance, Lone};
-pub use merge::{Merge, Reconcile, Stream};
+pub use merge::{Merge, Reconcile, Step, Stream};
 pub use mutation::{Mutation, MutationBuilder, RangeDeletion};
 pub use name::{Identity, MutationName, NodeId};
 pub use query::{Page, PageEnd, PagePosition, ReadCommand, RowPosition, ScanRange, Target};

@@ -8,7 +8,7 @@ use super::block::Block;
 use super::index::Index;
 use super::reader::{Sstable, read_at};
 use super::{Access, READ_AHEAD_BYTES};
-use crate::model::{Bound, PartitionKey};
+use crate::model::{Bound, PartitionKey, ReadCost};
 use crate::{Error, Result};
 
 /// See the module. The block used last is held.
@@ -16,6 +16,7 @@ pub(super) struct Blocks {
     file: Arc<Sstable>,
     way: Way,
     held: Option<(u32, Arc<Block>)>,
+    cost: ReadCost,
 }
 
 enum Way {
@@ -27,16 +28,21 @@ enum Way {
 impl Blocks {
     /// Through the cache.
     pub(super) fn cached(file: &Arc<Sstable>, access: Access) -> Blocks {
-        Blocks { file: Arc::clone(file), way: Way::Cache(access), held: None }
+        Blocks { file: Arc::clone(file), way: Way::Cache(access), held: None, cost: ReadCost::default() }
     }
 
     /// In large reads, leaving the cache as it is: for reading everything, front to back.
     pub(super) fn ahead(file: &Arc<Sstable>) -> Blocks {
-        Blocks { file: Arc::clone(file), way: Way::Ahead(Bytes::new(), 0), held: None }
+        Blocks { file: Arc::clone(file), way: Way::Ahead(Bytes::new(), 0), held: None, cost: ReadCost::default() }
     }
 
     pub(super) fn index(&self) -> &Index {
         &self.file.index
+    }
+
+    /// The blocks that were asked for.
+    pub(super) fn cost(&self) -> ReadCost {
+        self.cost
     }
 
     /// A block.
@@ -47,7 +53,7 @@ impl Blocks {
             return Ok(Arc::clone(block));
         }
         let block = match self.way {
-            Way::Cache(access) => self.file.block(number, access)?,
+            Way::Cache(access) => self.file.block(number, access, &mut self.cost)?,
             Way::Ahead(..) => Arc::new(self.read_ahead(number)?),
         };
         self.held = Some((number, Arc::clone(&block)));
@@ -55,12 +61,12 @@ impl Blocks {
     }
 
     /// A block out of turn; what is held stays.
-    pub(super) fn get_aside(&self, number: u32) -> Result<Arc<Block>> {
+    pub(super) fn get_aside(&mut self, number: u32) -> Result<Arc<Block>> {
         let access = match self.way {
             Way::Cache(access) => access,
             Way::Ahead(..) => Access::Disk,
         };
-        self.file.block(number, access)
+        self.file.block(number, access, &mut self.cost)
     }
 
     fn read_ahead(&mut self, number: u32) -> Result<Block> {

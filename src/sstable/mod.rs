@@ -19,8 +19,8 @@
 //! row stands, and the range deletion in force. So one index (an entry per block, ordered by token, key and clustering
 //! place) serves as partition index and, inside wide partitions, as row index.
 //!
-//! **Invariant:** whatever a stream leaves out lies outside the partitions and slices that were asked for. Only the filter
-//! (by token) and the index (by exact place) decide what is not read, never bounds in the statistics.
+//! **Invariant:** whatever a stream leaves out lies outside the partitions and slices that were asked for. The filter (by
+//! token) and the index (by exact place) decide which blocks are read; whole files are passed over by `skip.rs` alone.
 
 mod block;
 mod blocks;
@@ -33,6 +33,7 @@ mod order;
 mod reader;
 mod rows;
 mod scan;
+mod skip;
 mod stats;
 mod verify;
 mod vnodes;
@@ -47,6 +48,7 @@ use uuid::Uuid;
 pub use self::builder::Builder;
 pub use self::cache::BlockCache;
 pub use self::reader::Sstable;
+pub use self::scan::PartitionStream;
 pub use self::stats::Stats;
 pub use self::vnodes::{VnodeDirectory, VnodeSpan};
 use crate::codec::EncodedRow;

@@ -15,6 +15,7 @@ use super::stats::Stats;
 use super::vnodes::VnodeDirectory;
 use super::{Access, BLOCK_BYTES_MAX};
 use crate::codec::compress::read_block;
+use crate::model::ReadCost;
 use crate::vfs::{File, Vfs};
 use crate::{Corrupt, Error, Result};
 
@@ -83,10 +84,11 @@ impl Sstable {
         &self.vnodes
     }
 
-    /// A block, from the cache or into it.
-    pub(super) fn block(&self, number: u32, access: Access) -> Result<Arc<Block>> {
+    /// A block, from the cache or into it; counted in `cost`.
+    pub(super) fn block(&self, number: u32, access: Access, cost: &mut ReadCost) -> Result<Arc<Block>> {
         let id = (self.id, number);
         if let Some(block) = self.cache.get(&id) {
+            cost.blocks_cached += 1;
             return Ok(block);
         }
         if access == Access::CachedOnly {
@@ -94,6 +96,8 @@ impl Sstable {
         }
         let entry = self.index.entry(number).map_err(|error| self.placed(error, self.bytes))?;
         let stored = read_at(&*self.file, entry.offset, entry.len as usize)?;
+        cost.blocks_read += 1;
+        cost.bytes_read += stored.len() as u64;
         let block = Arc::new(self.decode_block(stored, entry.offset)?);
         self.cache.insert(id, Arc::clone(&block));
         Ok(block)

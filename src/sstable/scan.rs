@@ -11,34 +11,47 @@ use super::rows::{Rows, Selection, Whereabouts};
 use super::{Access, FragmentStream};
 use crate::Result;
 use crate::codec::EncodedRow;
-use crate::model::{Direction, Fragment, PartitionHeader, PartitionKey, ScanRange, Slice, Stream, Token};
+use crate::model::{
+    Deletion, Direction, Fragment, PartitionHeader, PartitionKey, ReadCost, ScanRange, Slice, Stream, Token,
+};
 
 impl Sstable {
-    /// The partition's header, and its rows and range changes within `slices`, in `direction`; nothing if the filter or
-    /// the index says that the file holds nothing of the partition. `slices` ascend and do not overlap; without any, only
-    /// the header is read.
+    /// The partition's header, and its rows and range changes within `slices`, in `direction`; nothing if the file holds
+    /// nothing of the partition, or nothing that a read of these slices could see. `slices` ascend and do not overlap;
+    /// without any, only the header is read. `cost` is what was looked at in vain; the stream tells the rest.
     pub fn partition(
         self: &Arc<Self>,
         key: &PartitionKey,
         slices: &[Slice],
         direction: Direction,
         access: Access,
-    ) -> Result<Option<FragmentStream>> {
-        if !self.bloom.may_contain(key.token()) {
-            return Ok(None);
-        }
+        cost: &mut ReadCost,
+    ) -> Result<Option<PartitionStream>> {
         let selection = Selection::new(slices, direction)?;
         let mut blocks = Blocks::cached(self, access);
-        let Some(number) = selection.first_block(&blocks, key)? else { return Ok(None) };
+        let first = match self.may_matter(key, slices) {
+            true => selection.first_block(&blocks, key)?,
+            false => None,
+        };
+        let Some(number) = first else {
+            cost.sstables_skipped += 1;
+            return Ok(None);
+        };
+        cost.sstables_read += 1;
         let block = blocks.get(number)?;
-        let Some(span) = block.span(key) else { return Ok(None) };
-        let header = header(&blocks, number, &block, span)?;
+        let Some(span) = block.span(key) else {
+            *cost += blocks.cost();
+            return Ok(None);
+        };
+        let header = header(&mut blocks, number, &block, span)?;
         let whereabouts = match span.header {
             Some(_) if span.end < block.len() => Whereabouts::Whole(number),
             _ => Whereabouts::FirstSlice(number),
         };
         let rows = Rows::new(key.clone(), selection, whereabouts);
-        Ok(Some(ended(Partition { blocks, header: Some(header), rows })))
+        let deletion = header.deletion;
+        let fragments = ended(Partition { blocks, header: Some(header), rows });
+        Ok(Some(PartitionStream { deletion, fragments }))
     }
 
     /// Every partition of the range, in order, each within `slices` in `direction`. `slices` as in
@@ -60,21 +73,38 @@ impl Sstable {
     }
 }
 
+/// A partition as it is found in a file.
+pub struct PartitionStream {
+    /// Its deletion, which its header repeats: whoever knows it may pass over older files.
+    pub deletion: Option<Deletion>,
+    /// Its header, and what was asked for of it.
+    pub fragments: FragmentStream,
+}
+
 /// A stream that, after an error or its end, yields nothing more and holds no blocks.
-struct Ended<S>(Option<S>);
+struct Ended<S> {
+    stream: Option<S>,
+    /// What it had cost when it ended.
+    cost: ReadCost,
+}
 
 fn ended(stream: impl Stream<EncodedRow> + Send + 'static) -> FragmentStream {
-    Box::new(Ended(Some(stream)))
+    Box::new(Ended { stream: Some(stream), cost: ReadCost::default() })
 }
 
 impl<S: Stream<EncodedRow>> Stream<EncodedRow> for Ended<S> {
     fn next(&mut self) -> Result<Option<Fragment<EncodedRow>>> {
-        let Some(stream) = &mut self.0 else { return Ok(None) };
+        let Some(stream) = &mut self.stream else { return Ok(None) };
         let next = stream.next();
         if !matches!(next, Ok(Some(_))) {
-            self.0 = None;
+            self.cost = stream.cost();
+            self.stream = None;
         }
         next
+    }
+
+    fn cost(&self) -> ReadCost {
+        self.stream.as_ref().map_or(self.cost, |stream| stream.cost())
     }
 }
 
@@ -91,6 +121,10 @@ impl Stream<EncodedRow> for Partition {
             Some(header) => Ok(Some(Fragment::Partition(header))),
             None => self.rows.next(&mut self.blocks),
         }
+    }
+
+    fn cost(&self) -> ReadCost {
+        self.blocks.cost()
     }
 }
 
@@ -130,7 +164,7 @@ impl Scan {
         let Some((number, block, entry)) = self.find()? else { return Ok(None) };
         let following = block.first_header_from(entry + 1);
         let span = Span { header: Some(entry), start: entry + 1, end: following.unwrap_or(block.len()) };
-        let header = header(&self.blocks, number, &block, span)?;
+        let header = header(&mut self.blocks, number, &block, span)?;
         let key = header.key.clone();
         if self.up_to.is_some_and(|up_to| key.token() > up_to) {
             return Ok(None);
@@ -188,26 +222,31 @@ impl Stream<EncodedRow> for Scan {
         self.rows = None;
         Ok(self.enter()?.map(Fragment::Partition))
     }
+
+    fn cost(&self) -> ReadCost {
+        self.blocks.cost()
+    }
 }
 
 /// The header of a partition of which block `number` holds `span`. Only a static row may lie in another block.
-fn header(blocks: &Blocks, number: u32, block: &Block, span: Span) -> Result<PartitionHeader<EncodedRow>> {
+fn header(blocks: &mut Blocks, number: u32, block: &Block, span: Span) -> Result<PartitionHeader<EncodedRow>> {
     if let Some(entry) = span.header {
         return match block.fragment(entry).map_err(|error| blocks.placed(error, number))? {
             Fragment::Partition(header) => Ok(header),
             _ => Err(blocks.corrupt(format!("entry {entry} of block {number} is no header"))),
         };
     }
-    let lost = || blocks.corrupt(format!("block {number} continues a partition that has no beginning"));
-    let continued = block.continued().ok_or_else(lost)?;
+    let lost = |blocks: &Blocks| blocks.corrupt(format!("block {number} continues a partition that has no beginning"));
+    let continued = block.continued().ok_or_else(|| lost(blocks))?;
     let static_row = match continued.static_row_in {
         None => None,
         Some(beginning) => {
             if beginning >= number {
-                return Err(lost());
+                return Err(lost(blocks));
             }
             let first = blocks.get_aside(beginning)?;
-            let span = first.span(&continued.key).filter(|span| span.header.is_some()).ok_or_else(lost)?;
+            let span = first.span(&continued.key).filter(|span| span.header.is_some());
+            let span = span.ok_or_else(|| lost(blocks))?;
             header(blocks, beginning, &first, span)?.static_row
         }
     };

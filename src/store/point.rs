@@ -5,7 +5,7 @@
 use super::view::View;
 use crate::Result;
 use crate::codec::EncodedRow;
-use crate::model::{Direction, Fragment, Glance, Lone, PartitionKey, ReadCommand, Slice, Stream, Target};
+use crate::model::{Direction, Fragment, Glance, Lone, PartitionKey, ReadCommand, ReadCost, Slice, Stream, Target};
 use crate::sstable::Access;
 
 /// The partition and the slice of a read that begins at the slice's start and may find no more than one row, by the form
@@ -23,7 +23,13 @@ pub(super) fn sought(command: &ReadCommand) -> Option<(&PartitionKey, Slice)> {
 }
 
 /// What the view holds of the partition within the slice.
-pub(super) fn glance(view: &View, key: &PartitionKey, slice: &Slice, access: Access) -> Result<Glance<EncodedRow>> {
+pub(super) fn glance(
+    view: &View,
+    key: &PartitionKey,
+    slice: &Slice,
+    access: Access,
+    cost: &mut ReadCost,
+) -> Result<Glance<EncodedRow>> {
     let mut glance = Glance::Absent;
     for memtable in view.memtables() {
         glance = glance.merge(memtable.glance(key, slice))?;
@@ -31,10 +37,20 @@ pub(super) fn glance(view: &View, key: &PartitionKey, slice: &Slice, access: Acc
             return Ok(glance);
         }
     }
-    for file in &view.files {
-        let stream = file.sstable.partition(key, std::slice::from_ref(slice), Direction::Forward, access)?;
-        if let Some(stream) = stream {
-            glance = glance.merge(glance_of(stream)?)?;
+    cost.rows += glance.rows();
+    for (at, file) in view.files.iter().enumerate() {
+        if let Some(deletion) = glance.deletion()
+            && file.sstable.is_older_than(deletion)
+        {
+            cost.sstables_skipped += (view.files.len() - at) as u64;
+            break;
+        }
+        let slices = std::slice::from_ref(slice);
+        let found = file.sstable.partition(key, slices, Direction::Forward, access, cost)?;
+        if let Some(found) = found {
+            let found = glance_of(found.fragments, cost)?;
+            cost.rows += found.rows();
+            glance = glance.merge(found)?;
         }
         if matches!(glance, Glance::More) {
             break;
@@ -44,7 +60,13 @@ pub(super) fn glance(view: &View, key: &PartitionKey, slice: &Slice, access: Acc
 }
 
 /// What the stream of one partition yields, read no further than needed to know.
-fn glance_of(mut stream: impl Stream<EncodedRow>) -> Result<Glance<EncodedRow>> {
+fn glance_of(mut stream: impl Stream<EncodedRow>, cost: &mut ReadCost) -> Result<Glance<EncodedRow>> {
+    let found = take_lone(&mut stream);
+    *cost += stream.cost();
+    found
+}
+
+fn take_lone(stream: &mut impl Stream<EncodedRow>) -> Result<Glance<EncodedRow>> {
     let Some(Fragment::Partition(header)) = stream.next()? else { return Ok(Glance::More) };
     let row = match stream.next()? {
         None => None,

@@ -16,30 +16,41 @@ use super::point;
 use super::view::View;
 use crate::codec::EncodedRow;
 use crate::codec::entry::{put_entry, put_header, put_row};
+use crate::model::reconcile::merge_deletions;
 use crate::model::{
     Bound, ClusteringKey, Deletion, Direction, Fragment, Glance, Lone, Merge, Page, PageEnd, PagePosition,
-    PartitionHeader, PartitionKey, ReadCommand, RowPosition, ScanRange, Slice, Stream, Target, TokenRange,
+    PartitionHeader, PartitionKey, ReadCommand, ReadCost, RowPosition, ScanRange, Slice, Step, Stream, Target,
+    TokenRange,
 };
 use crate::sstable::{Access, FragmentStream};
 use crate::{Error, Result};
 
+/// A page ends behind so many long runs of covered rows (`model::merge` says how long): some 10 ms of work, so that a
+/// thread that serves others is not held by a deleted million.
+const PASSES_MAX: u32 = 8;
+
 impl Store {
     /// Answers a read from one view of the table.
     pub fn read(&self, command: &ReadCommand, access: Access) -> Result<Page> {
+        self.read_with_cost(command, access).map(|(page, _)| page)
+    }
+
+    /// The same, and what it has touched; tombstones are counted by whoever merges the answers of replicas.
+    pub fn read_with_cost(&self, command: &ReadCommand, access: Access) -> Result<(Page, ReadCost)> {
         let tables = self.memory.tables.load();
         let table = tables.get(&command.table).ok_or(Error::UnknownTable { table: command.table })?;
         let view = table.view();
         if let Some((key, slice)) = point::sought(command)
-            && let Some(page) = read_lone(&view, command, key, &slice, access)?
+            && let Some(answer) = read_lone(&view, command, key, &slice, access)?
         {
-            return Ok(page);
+            return Ok(answer);
         }
         let whole = [Slice::all()];
         let slices = Slice::joined(if command.slices.is_empty() { &whole } else { &command.slices });
         if slices.is_empty() {
-            return Ok(Page { entries: Bytes::new(), end: PageEnd::Complete });
+            return Ok((Page { entries: Bytes::new(), end: PageEnd::Complete }, ReadCost::default()));
         }
-        Read { view: &view, command, slices, access }.page()
+        Read { view: &view, command, slices, access, cost: ReadCost::default() }.page()
     }
 }
 
@@ -50,17 +61,18 @@ fn read_lone(
     key: &PartitionKey,
     slice: &Slice,
     access: Access,
-) -> Result<Option<Page>> {
-    let lone = match point::glance(view, key, slice, access)? {
+) -> Result<Option<(Page, ReadCost)>> {
+    let mut cost = ReadCost::default();
+    let lone = match point::glance(view, key, slice, access, &mut cost)? {
         Glance::More => return Ok(None),
-        Glance::Absent => return Ok(Some(Page { entries: Bytes::new(), end: PageEnd::Complete })),
+        Glance::Absent => return Ok(Some((Page { entries: Bytes::new(), end: PageEnd::Complete }, cost))),
         Glance::Lone(lone) => lone,
     };
     let mut page = PageBuilder::new(command, *slice == Slice::all());
     let cut = page.take_lone(key, lone)?;
     let is_left = |cut: &PagePosition| cut.row.bound(Direction::Forward).is_some_and(|bound| bound < slice.end);
     let end = cut.filter(is_left).map_or(PageEnd::Complete, PageEnd::At);
-    Ok(Some(Page { entries: page.out.into(), end }))
+    Ok(Some((Page { entries: page.out.into(), end }, cost)))
 }
 
 struct Read<'a> {
@@ -69,13 +81,14 @@ struct Read<'a> {
     /// Never empty; none of them is, and no two touch.
     slices: Vec<Slice>,
     access: Access,
+    cost: ReadCost,
 }
 
 impl Read<'_> {
-    fn page(&self) -> Result<Page> {
+    fn page(mut self) -> Result<(Page, ReadCost)> {
         let mut page = PageBuilder::new(self.command, self.slices == [Slice::all()]);
         let cut = match (&self.command.target, &self.command.after) {
-            (Target::Partition(key), None) => self.partition(key, &self.slices, &mut page)?,
+            (Target::Partition(key), None) => self.partition(key, &self.slices.clone(), &mut page)?,
             (Target::Partition(key), Some(after)) => self.rest_of_partition(Some(key), after, &mut page)?,
             (Target::Scan(tokens), None) => self.scan(*tokens, None, &mut page)?,
             (Target::Scan(tokens), Some(after)) => {
@@ -90,7 +103,7 @@ impl Read<'_> {
             }
         };
         let end = cut.filter(|cut| self.leaves_something(cut)).map_or(PageEnd::Complete, PageEnd::At);
-        Ok(Page { entries: page.out.into(), end })
+        Ok((Page { entries: page.out.into(), end }, self.cost))
     }
 
     /// Whether the command asks for anything behind the cut: a read of one row that was found is complete.
@@ -112,7 +125,7 @@ impl Read<'_> {
 
     /// What lies behind `after` in its partition, which must be `expected` if that is given.
     fn rest_of_partition(
-        &self,
+        &mut self,
         expected: Option<&PartitionKey>,
         after: &PagePosition,
         page: &mut PageBuilder,
@@ -129,20 +142,34 @@ impl Read<'_> {
         if slices.is_empty() { Ok(None) } else { self.partition(&after.partition, &slices, page) }
     }
 
-    fn partition(&self, key: &PartitionKey, slices: &[Slice], page: &mut PageBuilder) -> Result<Option<PagePosition>> {
+    fn partition(
+        &mut self,
+        key: &PartitionKey,
+        slices: &[Slice],
+        page: &mut PageBuilder,
+    ) -> Result<Option<PagePosition>> {
         let direction = self.command.direction;
         let mut sources: Vec<FragmentStream> = Vec::new();
+        let mut deletion = None;
         for memtable in self.view.memtables() {
+            deletion = merge_deletions(deletion, memtable.deletion(key));
             sources.extend(memtable.partition(key, slices, direction)?);
         }
-        for file in &self.view.files {
-            sources.extend(file.sstable.partition(key, slices, direction, self.access)?);
+        for (at, file) in self.view.files.iter().enumerate() {
+            if deletion.is_some_and(|deletion| file.sstable.is_older_than(deletion)) {
+                self.cost.sstables_skipped += (self.view.files.len() - at) as u64;
+                break;
+            }
+            if let Some(found) = file.sstable.partition(key, slices, direction, self.access, &mut self.cost)? {
+                deletion = merge_deletions(deletion, found.deletion);
+                sources.push(found.fragments);
+            }
         }
-        page.take(Merge::new(sources, direction))
+        self.take(sources, page)
     }
 
     fn scan(
-        &self,
+        &mut self,
         tokens: TokenRange,
         after: Option<&PartitionKey>,
         page: &mut PageBuilder,
@@ -155,9 +182,21 @@ impl Read<'_> {
             sources.push(memtable.scan(range.clone(), &self.slices, direction));
         }
         for file in &self.view.files {
-            sources.push(file.sstable.scan(range.clone(), &self.slices, direction, self.access)?);
+            if file.sstable.may_matter_to_scan(&range, &self.slices) {
+                sources.push(file.sstable.scan(range.clone(), &self.slices, direction, self.access)?);
+            }
         }
-        page.take(Merge::new(sources, direction))
+        let read = sources.len() - self.view.memtables().count();
+        self.cost.sstables_read += read as u64;
+        self.cost.sstables_skipped += (self.view.files.len() - read) as u64;
+        self.take(sources, page)
+    }
+
+    fn take(&mut self, sources: Vec<FragmentStream>, page: &mut PageBuilder) -> Result<Option<PagePosition>> {
+        let mut merged = Merge::new(sources, self.command.direction);
+        let cut = page.take(&mut merged);
+        self.cost += merged.cost();
+        cut
     }
 }
 
@@ -168,6 +207,8 @@ struct PageBuilder<'a> {
     counts_static: bool,
     out: Vec<u8>,
     visible_rows: u32,
+    /// How often the merge has said that nothing comes.
+    passes: u32,
     /// The partition in which the page before ended.
     resumed: Option<PartitionKey>,
     partition: Option<OpenPartition>,
@@ -185,7 +226,15 @@ struct OpenPartition {
 
 impl<'a> PageBuilder<'a> {
     fn new(command: &'a ReadCommand, counts_static: bool) -> PageBuilder<'a> {
-        PageBuilder { command, counts_static, out: Vec::new(), visible_rows: 0, resumed: None, partition: None }
+        PageBuilder {
+            command,
+            counts_static,
+            out: Vec::new(),
+            visible_rows: 0,
+            passes: 0,
+            resumed: None,
+            partition: None,
+        }
     }
 
     /// The page begins within this partition: what its header says was answered before.
@@ -194,18 +243,29 @@ impl<'a> PageBuilder<'a> {
     }
 
     /// Takes fragments until they end (`None`) or a limit is reached.
-    fn take(&mut self, mut merged: impl Stream<EncodedRow>) -> Result<Option<PagePosition>> {
-        while let Some(fragment) = merged.next()? {
-            let cut = match fragment {
-                Fragment::Partition(header) => self.begin_partition(header)?,
-                Fragment::Row(key, row) => self.row(key, row)?,
-                Fragment::Change(bound, deletion) => self.change(bound, deletion),
+    fn take<S: Stream<EncodedRow>>(&mut self, merged: &mut Merge<EncodedRow, S>) -> Result<Option<PagePosition>> {
+        loop {
+            let cut = match merged.step()? {
+                Step::Fragment(Fragment::Partition(header)) => self.begin_partition(header)?,
+                Step::Fragment(Fragment::Row(key, row)) => self.row(key, row)?,
+                Step::Fragment(Fragment::Change(bound, deletion)) => self.change(bound, deletion),
+                Step::Passed(bound) => self.pass(bound),
+                Step::End => return self.end_partition(),
             };
             if cut.is_some() {
                 return Ok(cut);
             }
         }
-        self.end_partition()
+    }
+
+    /// Rows that are covered cost time and fill no page: there is an end to them too, behind what covers them.
+    fn pass(&mut self, bound: Bound) -> Option<PagePosition> {
+        self.passes += 1;
+        if self.passes < PASSES_MAX {
+            return None;
+        }
+        self.partition.as_mut()?.put_header(&mut self.out);
+        self.cut(RowPosition::At(bound))
     }
 
     /// Takes a partition of at most one row.

@@ -1,5 +1,6 @@
 //! What a read of one table looks at: an immutable set of memtables and files, swapped whole.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -16,7 +17,8 @@ pub(super) struct View {
     pub(super) active: Arc<Memtable>,
     /// Wait for their flush, oldest first.
     pub(super) frozen: Vec<Arc<Frozen>>,
-    /// Live files.
+    /// Live files, those with the newest timestamps first: a read that comes upon a deletion of its partition need not go on
+    /// to older ones.
     pub(super) files: Vec<Arc<LiveFile>>,
 }
 
@@ -39,7 +41,12 @@ pub(super) struct LiveFile {
 
 impl View {
     pub(super) fn new(files: Vec<Arc<LiveFile>>) -> View {
-        View { active: Arc::new(Memtable::new()), frozen: Vec::new(), files }
+        View { active: Arc::new(Memtable::new()), frozen: Vec::new(), files }.sorted()
+    }
+
+    fn sorted(mut self) -> View {
+        self.files.sort_by_key(|file| Reverse(file.sstable.stats().timestamps.map(|(_, newest)| newest)));
+        self
     }
 
     /// The active memtable is frozen, an empty one takes its place.
@@ -55,7 +62,7 @@ impl View {
         let mut next = self.clone();
         next.frozen.retain(|other| !Arc::ptr_eq(other, frozen));
         next.files.push(file);
-        next
+        next.sorted()
     }
 
     /// One file takes the place of several.
@@ -63,7 +70,7 @@ impl View {
         let mut next = self.clone();
         next.files.retain(|other| !inputs.contains(&other.meta.id));
         next.files.push(file);
-        next
+        next.sorted()
     }
 
     /// The active memtable and the frozen ones.

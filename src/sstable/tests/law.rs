@@ -61,7 +61,7 @@ fn block_ranges(file: &Sstable) -> BTreeMap<Vnode, Range<u64>> {
     let mut ranges: BTreeMap<Vnode, Range<u64>> = BTreeMap::new();
     for number in 0..file.index.count() {
         let entry = file.index.entry(number).unwrap();
-        let block = file.block(number, Access::Disk).unwrap();
+        let block = file.block(number, Access::Disk, &mut ReadCost::default()).unwrap();
         let begun = (0..block.len()).filter_map(|entry| match block.fragment(entry).unwrap() {
             Fragment::Partition(header) => Some(header.key.token()),
             _ => None,
@@ -79,6 +79,14 @@ fn vnode_ranges(file: &Sstable) -> BTreeMap<Vnode, Range<u64>> {
     file.vnodes().spans.iter().map(|span| (span.vnode, span.blocks.clone())).collect()
 }
 
+/// A header alone that says no more than its key is as good as nothing: a file may be passed over for either.
+fn telling(fragments: Vec<Fragment<EncodedRow>>) -> Vec<Fragment<EncodedRow>> {
+    match &fragments[..] {
+        [Fragment::Partition(header)] if header.deletion.is_none() && header.static_row.is_none() => Vec::new(),
+        _ => fragments,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -91,9 +99,10 @@ proptest! {
                     Some(contents) => contents.fragments(&key, &slices, direction),
                     None => Vec::new(),
                 };
-                let found = read(&file, &key, &slices, direction, Access::Disk).unwrap();
+                let expected = telling(expected);
+                let found = telling(read(&file, &key, &slices, direction, Access::Disk).unwrap());
                 prop_assert_eq!(&found, &expected);
-                let again = read(&file, &key, &slices, direction, Access::CachedOnly).unwrap();
+                let again = telling(read(&file, &key, &slices, direction, Access::CachedOnly).unwrap());
                 prop_assert_eq!(&again, &expected, "from the cache");
             }
         }

@@ -13,14 +13,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::{Access, BlockCache, Builder, BuilderOptions, Sstable, SstableMeta, file_name};
+use super::{Access, BlockCache, Builder, BuilderOptions, PartitionStream, Sstable, SstableMeta, file_name};
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::model::mutation::RangeDeletion;
 use crate::model::ranges::Ranges;
 use crate::model::{
     Bound, Cell, CellKind, ClusteringKey, ColumnId, Deletion, Direction, Fragment, Order, PartitionHeader,
-    PartitionKey, Row, ScanRange, Slice, Stamp, Stream, TableId, Timestamp, Type, VnodeBits,
+    PartitionKey, ReadCost, Row, ScanRange, Slice, Stamp, Stream, TableId, Timestamp, Type, VnodeBits,
 };
 use crate::vfs::Vfs;
 use crate::vfs::memory::MemoryVfs;
@@ -171,8 +171,8 @@ fn read(
     direction: Direction,
     access: Access,
 ) -> Result<Vec<Fragment<EncodedRow>>> {
-    match file.partition(key, slices, direction, access)? {
-        Some(mut stream) => collect(&mut stream),
+    match file.partition(key, slices, direction, access, &mut ReadCost::default())? {
+        Some(mut found) => collect(&mut found.fragments),
         None => Ok(Vec::new()),
     }
 }

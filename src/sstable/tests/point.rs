@@ -39,6 +39,10 @@ fn a_point_lookup_fetches_one_block_and_one_for_the_static_row() {
     }
 }
 
+fn partition(file: &Arc<Sstable>, key: &PartitionKey, slices: &[Slice]) -> Option<PartitionStream> {
+    file.partition(key, slices, Direction::Forward, Access::CachedOnly, &mut ReadCost::default()).unwrap()
+}
+
 #[test]
 fn a_partition_that_is_not_there_costs_nothing() {
     let data = wide();
@@ -46,7 +50,7 @@ fn a_partition_that_is_not_there_costs_nothing() {
     let absent = (1..1000).map(partition_key).filter(|key| !file.bloom.may_contain(key.token()));
     let mut asked = 0;
     for key in absent {
-        assert!(file.partition(&key, &[Slice::all()], Direction::Forward, Access::CachedOnly).unwrap().is_none());
+        assert!(partition(&file, &key, &[Slice::all()]).is_none());
         asked += 1;
     }
     assert!(asked > 900, "the filter lets too much through: {asked}");
@@ -67,7 +71,7 @@ fn a_read_that_must_not_block_says_so_until_the_blocks_are_there() {
     missing(read(&file, &key, &[Slice::all()], Direction::Forward, Access::CachedOnly));
     // A stream that ran into a missing block has ended.
     let rest = [Slice { start: before(&[1, 50]), end: after(&[1, 99]) }];
-    let mut stream = file.partition(&key, &rest, Direction::Forward, Access::CachedOnly).unwrap().unwrap();
+    let mut stream = partition(&file, &key, &rest).unwrap().fragments;
     let error = std::iter::from_fn(|| stream.next().transpose()).find_map(Result::err).unwrap();
     assert!(matches!(error, Error::NotCached));
     assert_eq!(stream.next().unwrap(), None);

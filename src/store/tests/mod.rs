@@ -26,6 +26,7 @@ mod faults;
 mod files;
 mod law;
 mod paging;
+mod touched;
 
 /// A second table.
 const OTHER: TableId = TableId(Uuid::from_u128(8));

@@ -1,0 +1,45 @@
+//! What a read need not look for in a file, by what the file says of its contents as a whole.
+//!
+//! ```text
+//! keys         the partition, or the range of tokens, lies outside first .. last
+//! filter       it says that the partition is not there
+//! clustering   no slice meets least .. greatest, and nothing concerns rows anywhere ("must read")
+//! timestamps   everything is older than a deletion of the whole partition that was found elsewhere
+//! ```
+//!
+//! **Invariant:** a read that skips answers the same bytes as one that does not. Bounds hold both ends of every range
+//! deletion, and a partition deletion or a static row forbids skipping by clustering (B004, B023 in `docs/testing.md`).
+//! By timestamps only what lies *strictly* before the deletion is skipped: of two deletions of one timestamp the greater
+//! local deletion time is answered.
+
+use super::reader::Sstable;
+use crate::model::{Deletion, PartitionKey, ScanRange, Slice};
+
+impl Sstable {
+    /// Whether a read of these slices of the partition can see anything of this file.
+    pub(super) fn may_matter(&self, key: &PartitionKey, slices: &[Slice]) -> bool {
+        let is_within = self.stats.keys.as_ref().is_some_and(|(first, last)| first <= key && key <= last);
+        is_within && self.bloom.may_contain(key.token()) && self.may_hold(slices)
+    }
+
+    /// Whether a read of these slices of the partitions in the range can see anything of this file.
+    pub fn may_matter_to_scan(&self, range: &ScanRange, slices: &[Slice]) -> bool {
+        let Some((first, last)) = &self.stats.keys else { return false };
+        let (after, up_to) = (range.tokens.after, range.tokens.up_to);
+        let is_behind = after.is_some_and(|after| last.token() <= after)
+            || range.after.as_ref().is_some_and(|(token, key)| (last.token(), last.bytes()) <= (*token, key));
+        let is_before = up_to.is_some_and(|up_to| first.token() > up_to);
+        !is_behind && !is_before && self.may_hold(slices)
+    }
+
+    /// Whether everything in it is covered by a deletion of the whole partition, which was found elsewhere.
+    pub fn is_older_than(&self, deletion: Deletion) -> bool {
+        self.stats.timestamps.is_none_or(|(_, newest)| newest < deletion.timestamp)
+    }
+
+    fn may_hold(&self, slices: &[Slice]) -> bool {
+        let Some((least, greatest)) = &self.stats.clustering else { return self.stats.must_read };
+        let meets = |slice: &Slice| slice.start.bytes() < greatest && least < slice.end.bytes();
+        self.stats.must_read || slices.iter().any(meets)
+    }
+}
