@@ -218,7 +218,7 @@ struct PageBuilder<'a> {
 struct OpenPartition {
     header: PartitionHeader<EncodedRow>,
     is_resumed: bool,
-    /// Headers are written when something follows them, or at the end of the partition if they say something new.
+    /// Headers are written when something follows them, or at the end of the partition.
     is_header_written: bool,
     has_visible_row: bool,
     in_force: Option<Deletion>,
@@ -302,15 +302,16 @@ impl<'a> PageBuilder<'a> {
     /// Closes the partition that is open, if any; where the page ends if it is full.
     fn end_partition(&mut self) -> Result<Option<PagePosition>> {
         let Some(mut open) = self.partition.take() else { return Ok(None) };
-        if !open.is_resumed {
-            open.put_header(&mut self.out);
-            if self.counts_static
-                && !open.has_visible_row
-                && let Some(row) = &open.header.static_row
-                && row.is_visible_at(self.command.now_s)?
-            {
-                self.visible_rows += 1;
-            }
+        // Where the page begins within the partition too: whoever gave up the page before has seen no row yet, perhaps, and
+        // shows the static values now.
+        open.put_header(&mut self.out);
+        if !open.is_resumed
+            && self.counts_static
+            && !open.has_visible_row
+            && let Some(row) = &open.header.static_row
+            && row.is_visible_at(self.command.now_s)?
+        {
+            self.visible_rows += 1;
         }
         Ok(self.is_full().then_some(PagePosition { partition: open.header.key, row: RowPosition::End }))
     }

@@ -95,6 +95,20 @@ fn b050_what_is_deleted_or_expired_counts_for_nothing() {
     });
 }
 
+/// A page that ends among rows that are not visible may be given up before its partition is shown. The next one goes on
+/// behind the last of them, and is the only one to tell that there are static values.
+#[test]
+fn static_values_are_told_again_behind_rows_that_nobody_sees() {
+    let gone = Row { deletion: Some(deletion(2)), ..Row::default() };
+    in_every_form(&[with_static(1, [(1, gone.clone()), (2, gone)])], |node| {
+        for target in [read_partition(1, Vec::new(), Direction::Forward).target, scan().target] {
+            let command = ReadCommand { target, limit_bytes: 1, ..scan() };
+            let pages: Vec<_> = node.pages(command).iter().map(|page| shape(page)).collect();
+            assert_eq!(pages[..3], ["p1* -1", "p1* -2", "p1*"], "{pages:?}");
+        }
+    });
+}
+
 #[test]
 fn a_page_that_ends_in_a_range_deletion_is_closed_and_the_next_opens_it_again() {
     let mut node = Node::new();

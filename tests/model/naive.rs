@@ -1,0 +1,287 @@
+//! The model: every part of every write is kept for ever, and each point of the data is decided anew, by looking at all
+//! of them and applying the rules of the data model to the letter. Nothing of the engine is used here.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A row's place: an int, ascending, and one of [`WORDS`], descending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub a: i32,
+    pub b: usize,
+}
+
+/// Values of the second clustering column, ascending.
+pub const WORDS: [&str; 4] = ["", "a", "a\0", "b"];
+
+/// Something between rows: before or after all that begin with a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edge {
+    pub a: Option<i32>,
+    /// Only with `a`.
+    pub b: Option<usize>,
+    pub side: Side,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Before,
+    After,
+}
+
+/// Rows between two edges, perhaps none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    pub from: Edge,
+    pub to: Edge,
+}
+
+/// A time to live and when it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetime {
+    pub ttl_s: u32,
+    pub expiry_s: i64,
+}
+
+/// A deletion of more than a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Death {
+    pub timestamp: i64,
+    pub ldt_s: i64,
+}
+
+/// The bytes of a value.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Value(pub Vec<u8>);
+
+/// Short enough to be read where a history is printed.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.len().min(12)];
+        write!(f, "\"{}\"", shown.escape_ascii())?;
+        if shown.len() < self.0.len() { write!(f, "..{}", self.0.len()) } else { Ok(()) }
+    }
+}
+
+/// What a cell was set to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    Value(Value, Option<Lifetime>),
+    Null { ldt_s: i64 },
+}
+
+/// One thing that a write says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// `None`: a static cell.
+    Cell(Option<Place>, u32, i64, Content),
+    Marker(Place, i64, Option<Lifetime>),
+    DeleteRow(Place, Death),
+    DeleteRange(Range, Death),
+    DeletePartition(Death),
+}
+
+/// A write to one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    pub partition: u8,
+    /// Microseconds of the clock that named it.
+    pub stamp: i64,
+    pub parts: Vec<Part>,
+}
+
+/// What there is at a point, looked at in some second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    Value(i64, Value, Option<Lifetime>),
+    /// It was there until its expiry.
+    Expired(i64, Lifetime),
+    Null(i64, i64),
+}
+
+/// What there is of a row.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RowSeen {
+    pub marker: Option<Seen>,
+    pub deletion: Option<Death>,
+    pub cells: BTreeMap<u32, Seen>,
+}
+
+impl Place {
+    /// The order of rows.
+    pub fn order(self) -> (i32, Reverse<usize>) {
+        (self.a, Reverse(self.b))
+    }
+}
+
+impl Edge {
+    pub const FIRST: Edge = Edge { a: None, b: None, side: Side::Before };
+    pub const LAST: Edge = Edge { a: None, b: None, side: Side::After };
+
+    /// Something that ascends as edges do.
+    pub fn order(self) -> [(u8, i64); 3] {
+        let side = |side| (if side == Side::Before { 0 } else { 2 }, 0);
+        match (self.a, self.b) {
+            (None, _) => [side(self.side), (0, 0), (0, 0)],
+            (Some(a), None) => [(1, a.into()), side(self.side), (0, 0)],
+            (Some(a), Some(b)) => [(1, a.into()), (1, -(b as i64)), side(self.side)],
+        }
+    }
+
+    /// Whether the row lies behind it.
+    pub fn precedes(self, place: Place) -> bool {
+        let Some(a) = self.a else { return self.side == Side::Before };
+        if a != place.a {
+            return a < place.a;
+        }
+        match self.b {
+            // The second column descends.
+            Some(b) if b != place.b => b > place.b,
+            _ => self.side == Side::Before,
+        }
+    }
+}
+
+impl Range {
+    pub const ALL: Range = Range { from: Edge::FIRST, to: Edge::LAST };
+
+    /// Whether it ends where it begins or before: no row can lie in it, whether there are any or not.
+    pub fn is_empty(self) -> bool {
+        self.from.order() >= self.to.order()
+    }
+
+    pub fn holds(self, place: Place) -> bool {
+        self.from.precedes(place) && !self.to.precedes(place)
+    }
+}
+
+impl Seen {
+    pub fn is_value(&self) -> bool {
+        matches!(self, Seen::Value(..))
+    }
+}
+
+impl RowSeen {
+    pub fn is_visible(&self) -> bool {
+        self.marker.as_ref().is_some_and(Seen::is_value) || self.cells.values().any(Seen::is_value)
+    }
+
+    pub fn is_nothing(&self) -> bool {
+        *self == RowSeen::default()
+    }
+}
+
+/// Everything that was said of one partition.
+#[derive(Debug, Clone, Default)]
+pub struct Partition(Vec<Part>);
+
+impl Partition {
+    pub fn take(&mut self, write: &Write) {
+        self.0.extend(write.parts.iter().cloned());
+    }
+
+    /// The strongest deletion of the whole partition.
+    pub fn death(&self) -> Option<Death> {
+        let deaths = self.0.iter().filter_map(|part| match part {
+            Part::DeletePartition(death) => Some(*death),
+            _ => None,
+        });
+        deaths.max()
+    }
+
+    /// The strongest range deletion over a row, unless the partition's is as strong.
+    pub fn range_death(&self, place: Place) -> Option<Death> {
+        let deaths = self.0.iter().filter_map(|part| match part {
+            Part::DeleteRange(range, death) if range.holds(place) => Some(*death),
+            _ => None,
+        });
+        deaths.max().filter(|death| !covers(self.death(), death.timestamp))
+    }
+
+    /// What deletes everything of the row that is not later, except its own deletion.
+    fn death_over(&self, place: Place) -> Option<Death> {
+        // The later of the two; which of them does not matter for what they cover.
+        self.death().max(self.range_death(place))
+    }
+
+    fn row_death(&self, place: Place) -> Option<Death> {
+        let deaths = self.0.iter().filter_map(|part| match part {
+            Part::DeleteRow(of, death) if *of == place => Some(*death),
+            _ => None,
+        });
+        deaths.max().filter(|death| !covers(self.death_over(place), death.timestamp))
+    }
+
+    /// The winner of all versions of a cell that nothing covers.
+    fn cell(&self, at: Option<Place>, column: u32, now_s: i64) -> Option<Seen> {
+        let cover = match at {
+            Some(place) => self.death_over(place).max(self.row_death(place)),
+            None => self.death(),
+        };
+        let versions = self.0.iter().filter_map(|part| match part {
+            Part::Cell(of, id, timestamp, content) if *of == at && *id == column => Some((*timestamp, content)),
+            _ => None,
+        });
+        let (timestamp, content) = versions
+            .filter(|(timestamp, _)| !covers(cover, *timestamp))
+            .max_by(|a, b| rank(a.0, a.1).cmp(&rank(b.0, b.1)))?;
+        Some(match content {
+            Content::Null { ldt_s } => Seen::Null(timestamp, *ldt_s),
+            Content::Value(value, lifetime) => seen(timestamp, value, *lifetime, now_s),
+        })
+    }
+
+    fn marker(&self, place: Place, now_s: i64) -> Option<Seen> {
+        let cover = self.death_over(place).max(self.row_death(place));
+        let versions = self.0.iter().filter_map(|part| match part {
+            Part::Marker(of, timestamp, lifetime) if *of == place => Some((*timestamp, *lifetime)),
+            _ => None,
+        });
+        let as_cell = |lifetime| Content::Value(Value::default(), lifetime);
+        let (timestamp, lifetime) = versions
+            .filter(|(timestamp, _)| !covers(cover, *timestamp))
+            .max_by(|a, b| rank(a.0, &as_cell(a.1)).cmp(&rank(b.0, &as_cell(b.1))))?;
+        Some(seen(timestamp, &Value::default(), lifetime, now_s))
+    }
+
+    pub fn row(&self, place: Place, columns: &[u32], now_s: i64) -> RowSeen {
+        RowSeen {
+            marker: self.marker(place, now_s),
+            deletion: self.row_death(place),
+            cells: self.cells(Some(place), columns, now_s),
+        }
+    }
+
+    pub fn static_row(&self, columns: &[u32], now_s: i64) -> RowSeen {
+        RowSeen { cells: self.cells(None, columns, now_s), ..RowSeen::default() }
+    }
+
+    fn cells(&self, at: Option<Place>, columns: &[u32], now_s: i64) -> BTreeMap<u32, Seen> {
+        columns.iter().filter_map(|column| Some((*column, self.cell(at, *column, now_s)?))).collect()
+    }
+}
+
+/// Equal timestamps: the deletion wins.
+fn covers(death: Option<Death>, timestamp: i64) -> bool {
+    death.is_some_and(|death| death.timestamp >= timestamp)
+}
+
+/// The order of versions, larger wins: timestamp; tombstones before what expires before what stays; then the local
+/// deletion time or the expiry; then the smaller time to live; then the larger value.
+fn rank(timestamp: i64, content: &Content) -> (i64, u8, i64, Reverse<u32>, &[u8]) {
+    match content {
+        Content::Null { ldt_s } => (timestamp, 2, *ldt_s, Reverse(0), &[]),
+        Content::Value(value, Some(Lifetime { ttl_s, expiry_s })) => {
+            (timestamp, 1, *expiry_s, Reverse(*ttl_s), value.0.as_slice())
+        }
+        Content::Value(value, None) => (timestamp, 0, 0, Reverse(0), value.0.as_slice()),
+    }
+}
+
+fn seen(timestamp: i64, value: &Value, lifetime: Option<Lifetime>, now_s: i64) -> Seen {
+    match lifetime {
+        Some(lifetime) if lifetime.expiry_s <= now_s => Seen::Expired(timestamp, lifetime),
+        lifetime => Seen::Value(timestamp, value.clone(), lifetime),
+    }
+}

@@ -1,0 +1,304 @@
+//! A history carried out: on the store, over files that forget and fill up, and on the model beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use trefoil::codec::{Record, RecordKind};
+use trefoil::model::{
+    ColumnId, Durability, Identity, KeyspaceId, MutationName, NodeId, Stamp, TableId, Type, VnodeBits,
+};
+use trefoil::store::{Stopped, Store, StoreOptions, TableSpec};
+use trefoil::vfs::faulty::FaultyVfs;
+use trefoil::vfs::memory::MemoryVfs;
+use trefoil::{Class, Error, Result};
+use uuid::Uuid;
+
+use super::naive::{Partition, Place, WORDS, Write};
+use super::steps::{COLUMNS, Ending, Mode, PARTITIONS, STATIC_COLUMNS, Step, Width};
+use super::{read, select, words};
+
+const DIRECTORY: &str = "/node";
+const NODE: NodeId = NodeId(5);
+const KEYSPACE: KeyspaceId = KeyspaceId(1);
+
+/// Small, so that the cache often changes what it holds.
+const CACHE_BYTES: u64 = 8 << 10;
+
+/// A write that was sent to the log, and what is known of its fate.
+struct Sent {
+    /// Incarnation and sequence.
+    name: (u64, u64),
+    table: TableId,
+    write: Write,
+    fate: Fate,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Durable.
+    Acknowledged,
+    /// In the log, perhaps not durably.
+    Appended,
+    /// The log answered with an error: it may be found, or not.
+    Unknown,
+    /// The log had refused it and took others since: it must not be found.
+    Refused,
+}
+
+pub struct Run {
+    pub width: Width,
+    memory: MemoryVfs,
+    disk: FaultyVfs,
+    /// Absent only while it is stopped.
+    store: Option<Store>,
+    pub tables: [TableId; 2],
+    tables_made: u128,
+    incarnation: u64,
+    sequence: u64,
+    /// In the order of the log.
+    sent: Vec<Sent>,
+    /// What readers must see.
+    visible: BTreeMap<(TableId, u8), Partition>,
+    /// Whether calls may fail: the disk is full, or the power about to go.
+    may_fail: bool,
+}
+
+impl Run {
+    pub fn new(width: Width) -> Run {
+        let memory = MemoryVfs::new();
+        let disk = FaultyVfs::new(Arc::new(memory.clone()));
+        let mut run = Run {
+            width,
+            memory,
+            disk,
+            store: None,
+            tables: [1, 2].map(|number| TableId(Uuid::from_u128(number))),
+            tables_made: 2,
+            incarnation: 0,
+            sequence: 0,
+            sent: Vec::new(),
+            visible: BTreeMap::new(),
+            may_fail: false,
+        };
+        run.start();
+        run
+    }
+
+    pub fn store(&self) -> &Store {
+        self.store.as_ref().expect("the store is open")
+    }
+
+    pub fn partition(&self, table: TableId, number: u8) -> Partition {
+        self.visible.get(&(table, number)).cloned().unwrap_or_default()
+    }
+
+    pub fn step(&mut self, step: &Step) {
+        match step {
+            Step::Write(writes, mode) => self.write(writes, *mode),
+            Step::Sync => self.sync(),
+            Step::FlushNext => self.expect(self.store().flush_next()),
+            Step::Flush(table) => self.expect(self.store().flush(Some(self.tables[*table]))),
+            Step::FlushAll => self.expect(self.store().flush(None)),
+            Step::Compact => self.expect(self.store().compact_next()),
+            Step::Reopen(ending) => self.reopen(*ending),
+            Step::PowerLoss { during, calls, seed, interrupted } => {
+                self.make_room();
+                self.may_fail = true;
+                self.memory.power_off_at(self.memory.operations() + calls);
+                during.iter().for_each(|step| self.step(step));
+                self.lose_power(*seed, *interrupted);
+            }
+            Step::Drop(table) => self.replace_table(*table),
+            Step::FillDisk => {
+                self.may_fail = true;
+                self.disk.fill();
+            }
+            Step::MakeRoom => self.make_room(),
+            Step::Read(read) => read::check(self, read),
+            Step::Select(select) => select::check(self, select),
+        }
+    }
+
+    /// Every kind of read, of everything, and what the files themselves say.
+    pub fn finish(&mut self, now_s: i64) {
+        self.make_room();
+        read::check_everything(self, now_s);
+        self.reopen(Ending::Killed);
+        read::check_everything(self, now_s);
+    }
+
+    /// Nothing fails without a reason; and then it says that it did not do it.
+    fn expect<T>(&self, result: Result<T>) {
+        if let Err(error) = result {
+            assert!(self.may_fail && error.class() == Class::Unavailable, "{error}");
+        }
+    }
+
+    fn make_room(&mut self) {
+        self.disk.make_room();
+        self.may_fail = false;
+    }
+
+    fn write(&mut self, writes: &[(usize, Write)], mode: Mode) {
+        let first = self.sent.len();
+        for (table, write) in writes {
+            self.sequence += 1;
+            let (name, table) = ((self.incarnation, self.sequence), self.tables[*table]);
+            self.sent.push(Sent { name, table, write: write.clone(), fate: Fate::Unknown });
+        }
+        let records: Vec<_> = self.sent[first..].iter().map(|sent| sent.record()).collect();
+        let mut ends = Vec::new();
+        match self.store().append(&records, &mut ends) {
+            Ok(()) => {}
+            Err(Error::Busy { .. }) => {
+                self.sent.truncate(first);
+                return self.expect(self.store().flush_next());
+            }
+            failed => return self.expect(failed),
+        }
+        let unknown = self.sent[..first].iter_mut().filter(|sent| sent.fate == Fate::Unknown);
+        unknown.for_each(|sent| sent.fate = Fate::Refused);
+        self.sent[first..].iter_mut().for_each(|sent| sent.fate = Fate::Appended);
+        if mode == Mode::Commit {
+            self.sync();
+            if self.sent[first].fate != Fate::Acknowledged {
+                return;
+            }
+        }
+        for (record, end) in records.iter().zip(ends) {
+            self.store().insert(record, end).unwrap();
+        }
+        for sent in &self.sent[first..] {
+            self.visible.entry((sent.table, sent.write.partition)).or_default().take(&sent.write);
+        }
+        if mode == Mode::Periodic {
+            self.sync();
+        }
+    }
+
+    fn sync(&mut self) {
+        match self.store().sync() {
+            Ok(_) => {
+                let appended = self.sent.iter_mut().filter(|sent| sent.fate == Fate::Appended);
+                appended.for_each(|sent| sent.fate = Fate::Acknowledged);
+            }
+            failed => self.expect(failed),
+        }
+    }
+
+    fn reopen(&mut self, ending: Ending) {
+        self.make_room();
+        if ending == Ending::Closed {
+            self.store().close().unwrap();
+            let appended = self.sent.iter_mut().filter(|sent| sent.fate == Fate::Appended);
+            appended.for_each(|sent| sent.fate = Fate::Acknowledged);
+        }
+        self.store = None;
+        self.start();
+    }
+
+    fn lose_power(&mut self, seed: u64, interrupted: Option<(u64, u64)>) {
+        self.may_fail = false;
+        self.store = None;
+        self.memory.crash(seed);
+        if let Some((calls, seed)) = interrupted {
+            self.memory.power_off_at(calls);
+            drop(self.open());
+            self.memory.crash(seed);
+        }
+        self.start();
+    }
+
+    fn replace_table(&mut self, table: usize) {
+        self.make_room();
+        self.tables_made += 1;
+        self.tables[table] = TableId(Uuid::from_u128(self.tables_made));
+        self.store().set_tables(&self.specs()).unwrap();
+    }
+
+    fn specs(&self) -> [TableSpec; 2] {
+        let columns: Vec<_> =
+            COLUMNS.iter().chain(&STATIC_COLUMNS).map(|column| (ColumnId(*column), Type::Blob)).collect();
+        let durability = Durability::Commit;
+        self.tables.map(|id| TableSpec { id, keyspace: KEYSPACE, durability, columns: columns.clone() })
+    }
+
+    fn open(&self) -> Result<Store> {
+        let options = StoreOptions {
+            directory: PathBuf::from(DIRECTORY),
+            segment_bytes: self.width.segment_bytes,
+            memtable_budget_bytes: self.width.memtables_bytes,
+            cache_bytes: CACHE_BYTES,
+        };
+        let vnode_bits = VnodeBits::new(2).unwrap();
+        let identity = Identity { cluster: Uuid::from_u128(1), node: NODE, vnode_bits };
+        Store::open(Arc::new(self.disk.clone()), options, identity, &self.specs())
+    }
+
+    /// Opens what is there, and takes what survived of what was sent.
+    fn start(&mut self) {
+        let directory = Path::new(DIRECTORY);
+        if Stopped::is_at(&self.memory, directory).unwrap() {
+            let report = Stopped::open(Arc::new(self.memory.clone()), directory).unwrap().check();
+            assert!(report.findings.is_empty(), "{:?}", report.findings);
+        }
+        self.store = Some(self.open().unwrap());
+        self.incarnation += 1;
+        let names = self.received();
+        let known: BTreeSet<_> = self.sent.iter().map(|sent| sent.name).collect();
+        assert!(names.is_subset(&known), "names that nobody gave: {:?}", names.difference(&known));
+        let mut first_lost = None;
+        for sent in &self.sent {
+            match (names.contains(&sent.name), sent.fate) {
+                (true, Fate::Refused) => panic!("{:?} was refused and is there", sent.write),
+                (false, Fate::Acknowledged) => panic!("{:?} was acknowledged and is gone", sent.write),
+                (true, Fate::Appended) => {
+                    assert_eq!(first_lost, None, "{:?} survived what was before it in the log", sent.write);
+                }
+                (false, Fate::Appended) => first_lost = first_lost.or(Some(sent.name)),
+                (true, Fate::Acknowledged | Fate::Unknown) | (false, Fate::Unknown | Fate::Refused) => {}
+            }
+        }
+        self.sent.retain(|sent| names.contains(&sent.name));
+        self.visible.clear();
+        for sent in &mut self.sent {
+            sent.fate = Fate::Acknowledged;
+            self.visible.entry((sent.table, sent.write.partition)).or_default().take(&sent.write);
+        }
+    }
+
+    fn received(&self) -> BTreeSet<(u64, u64)> {
+        let mut names = BTreeSet::new();
+        for set in self.store().received().values() {
+            for (origin, incarnation, intervals) in set.runs() {
+                assert_eq!(origin, NODE);
+                let sequences = intervals.iter().flat_map(|interval| interval.first..=interval.last);
+                names.extend(sequences.map(|sequence| (incarnation, sequence)));
+            }
+        }
+        names
+    }
+
+    /// All rows that may have been written, and as many around them as it takes to tell any two edges apart that rows can
+    /// tell apart.
+    pub fn places(&self) -> impl DoubleEndedIterator<Item = Place> + use<> {
+        (-1..self.width.numbers + 1).flat_map(|a| (0..WORDS.len()).rev().map(move |b| Place { a, b }))
+    }
+
+    /// The partitions that a read may meet, in the order of their tokens.
+    pub fn partitions(&self) -> Vec<u8> {
+        let mut numbers: Vec<u8> = (0..PARTITIONS).collect();
+        numbers.sort_by_key(|number| words::partition_key(*number));
+        numbers
+    }
+}
+
+impl Sent {
+    fn record(&self) -> bytes::Bytes {
+        let (incarnation, sequence) = self.name;
+        let name = MutationName { origin: NODE, incarnation, sequence };
+        let mutation = words::mutation(self.table, &self.write);
+        Record::encode(RecordKind::Named(name), KEYSPACE, Stamp(self.write.stamp), &mutation).bytes
+    }
+}
