@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use trefoil::codec::{Record, RecordKind};
 use trefoil::model::{
-    ColumnId, Durability, Identity, KeyspaceId, MutationName, NodeId, Stamp, TableId, Type, VnodeBits,
+    ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, MutationName, NodeId, Stamp, TableId, Type,
+    VnodeBits,
 };
 use trefoil::store::{Stopped, Store, StoreOptions, TableSpec};
 use trefoil::vfs::faulty::FaultyVfs;
@@ -15,7 +16,7 @@ use trefoil::{Class, Error, Result};
 use uuid::Uuid;
 
 use super::naive::{Partition, Place, WORDS, Write};
-use super::steps::{COLUMNS, Ending, Mode, PARTITIONS, STATIC_COLUMNS, Step, Width};
+use super::steps::{COLUMNS, Ending, LATENESS_S, Mode, PARTITIONS, STATIC_COLUMNS, Step, Width};
 use super::{read, select, words};
 
 const DIRECTORY: &str = "/node";
@@ -221,7 +222,14 @@ impl Run {
         let columns: Vec<_> =
             COLUMNS.iter().chain(&STATIC_COLUMNS).map(|column| (ColumnId(*column), Type::Blob)).collect();
         let durability = Durability::Commit;
-        self.tables.map(|id| TableSpec { id, keyspace: KEYSPACE, durability, columns: columns.clone() })
+        self.tables.map(|id| TableSpec {
+            id,
+            keyspace: KEYSPACE,
+            durability,
+            lateness_s: LATENESS_S as u32,
+            compaction: CompactionOptions::default(),
+            columns: columns.clone(),
+        })
     }
 
     fn open(&self) -> Result<Store> {
