@@ -30,7 +30,7 @@ pub struct Schema {
 }
 
 impl Client {
-    /// Makes or drops a keyspace or table. It is sent once only: after an unknown outcome, look with [`Client::schema`].
+    /// Makes, changes, empties or drops a keyspace or table. It is sent once only: after an unknown outcome, look with [`Client::schema`].
     pub async fn apply(&self, statement: &DdlStatement) -> Result<ApplyResponse> {
         let mut client = SchemaClient::new(self.any_channel().await?);
         let response = client.apply(request(ApplyRequest { ddl: Some(ddl(statement)) })).await;

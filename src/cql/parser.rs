@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::lexer::{Kind, Place, Token, is_reserved, tokens};
-use super::table;
-use crate::model::{CreateKeyspace, DdlStatement, DropKeyspace, DropTable};
+use super::{alter, table};
+use crate::model::{CreateKeyspace, DdlStatement, DropKeyspace, DropTable, TruncateTable};
 use crate::{Error, Result};
 
 /// The statements of `text`, in order. A table without a keyspace gets that of the USE before it.
@@ -40,28 +40,42 @@ impl Parser {
             self.keyspace = Some(self.name("the name of a keyspace")?);
             return Ok(None);
         }
+        if self.accept_word("truncate") {
+            self.accept_word("table");
+            let (keyspace, name) = self.table_name()?;
+            return Ok(Some(DdlStatement::TruncateTable(TruncateTable { keyspace, name })));
+        }
+        if self.accept_word("alter") {
+            self.one_of(&["table"], "TABLE (of keyspaces and indexes nothing can be altered yet)")?;
+            return Ok(Some(DdlStatement::AlterTable(alter::alter_table(self)?)));
+        }
         let creates = self.accept_word("create");
         if !creates && !self.accept_word("drop") {
-            return Err(self.unexpected("CREATE, DROP or USE (other statements are not there yet)"));
+            return Err(self.unexpected("CREATE, ALTER, DROP, TRUNCATE or USE (other statements are not there yet)"));
         }
-        let on_keyspace = self.accept_word("keyspace");
-        if !on_keyspace && !self.accept_word("table") {
-            return Err(self.unexpected("KEYSPACE or TABLE (indexes, types, views and functions are not there yet)"));
-        }
-        let statement = match (creates, on_keyspace) {
-            (true, true) => DdlStatement::CreateKeyspace(self.create_keyspace()?),
-            (true, false) => DdlStatement::CreateTable(table::create_table(self)?),
-            (false, true) => {
+        let what = "KEYSPACE or TABLE (indexes, types, views and functions are not there yet)";
+        let statement = match (creates, self.one_of(&["keyspace", "table"], what)?) {
+            (true, "keyspace") => DdlStatement::CreateKeyspace(self.create_keyspace()?),
+            (true, _) => DdlStatement::CreateTable(table::create_table(self)?),
+            (false, "keyspace") => {
                 let if_exists = self.if_exists()?;
                 DdlStatement::DropKeyspace(DropKeyspace { name: self.name("the name of a keyspace")?, if_exists })
             }
-            (false, false) => {
+            (false, _) => {
                 let if_exists = self.if_exists()?;
                 let (keyspace, name) = self.table_name()?;
                 DdlStatement::DropTable(DropTable { keyspace, name, if_exists })
             }
         };
         Ok(Some(statement))
+    }
+
+    /// Takes one of these words, or says what is expected.
+    fn one_of(&mut self, words: &[&'static str], expected: &str) -> Result<&'static str> {
+        match words.iter().find(|word| self.accept_word(word)) {
+            Some(word) => Ok(word),
+            None => Err(self.unexpected(expected)),
+        }
     }
 
     fn create_keyspace(&mut self) -> Result<CreateKeyspace> {
@@ -126,7 +140,7 @@ impl Parser {
         Ok(true)
     }
 
-    fn if_exists(&mut self) -> Result<bool> {
+    pub(super) fn if_exists(&mut self) -> Result<bool> {
         if !self.accept_word("if") {
             return Ok(false);
         }

@@ -136,7 +136,7 @@ fn orders_of(clustering: &[Named], orders: Option<Orders>) -> Result<Vec<Order>>
     }
 }
 
-fn column_type(parser: &mut Parser) -> Result<Type> {
+pub(super) fn column_type(parser: &mut Parser) -> Result<Type> {
     const LATER: [&str; 8] = ["counter", "list", "set", "map", "tuple", "frozen", "vector", "empty"];
     let expected = || format!("a type: {}", Type::ALL.map(Type::name).join(", "));
     let Kind::Word(word) = &parser.token().kind else {
@@ -209,7 +209,7 @@ fn with(parser: &mut Parser) -> Result<(TableOptions, Option<Orders>)> {
     Ok((options, orders))
 }
 
-fn set_option(parser: &mut Parser, options: &mut TableOptions, option: &str, place: Place) -> Result<()> {
+pub(super) fn set_option(parser: &mut Parser, options: &mut TableOptions, option: &str, place: Place) -> Result<()> {
     if !["comment", "default_time_to_live", "lateness", "durability", "compaction"].contains(&option) {
         return Err(place.error(format!(
             "found the option {option}, expected comment, default_time_to_live, lateness, durability, compaction or \

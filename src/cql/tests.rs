@@ -8,8 +8,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{
-    Column, ColumnDefinition, ColumnId, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, DdlStatement,
-    DropKeyspace, DropTable, Durability, Keyspace, KeyspaceId, Order, Scaling, Table, TableId, TableOptions, Type,
+    AlterTable, Column, ColumnDefinition, ColumnId, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable,
+    DdlStatement, DropKeyspace, DropTable, Durability, Keyspace, KeyspaceId, OptionChanges, Order, Scaling, Table,
+    TableId, TableOptions, TruncateTable, Type,
 };
 
 fn column(name: &str, ty: Type, kind: ColumnKind) -> ColumnDefinition {
@@ -99,13 +100,55 @@ fn the_keyspace_in_use_and_an_inline_key() {
 }
 
 #[test]
+fn tables_are_altered_and_truncated() {
+    let statements = parse(
+        "USE k; ALTER TABLE IF EXISTS t ADD (a int, \"B\" text static); ALTER TABLE t ADD c blob;
+        ALTER TABLE o.t DROP a, \"B\"; ALTER TABLE t RENAME a TO b AND b TO a;
+        ALTER TABLE t WITH comment = 'x' AND default_time_to_live = 5 AND durability = 'periodic'
+            AND compaction = {'scaling': 'T4'};
+        TRUNCATE TABLE t; TRUNCATE o.t",
+    );
+    let of = |keyspace: &str| AlterTable { keyspace: keyspace.into(), name: "t".into(), ..AlterTable::default() };
+    let a = column("a", Type::Int, ColumnKind::Regular);
+    let b = column("B", Type::Text, ColumnKind::Static);
+    let c = column("c", Type::Blob, ColumnKind::Regular);
+    let rename = vec![("a".to_owned(), "b".to_owned()), ("b".to_owned(), "a".to_owned())];
+    let (comment, durability) = (Some("x".to_owned()), Some(Durability::Periodic));
+    let compaction = Some(CompactionOptions::default());
+    let set = OptionChanges { default_ttl_s: Some(5), durability, comment, compaction };
+    let truncate = |keyspace: &str| TruncateTable { keyspace: keyspace.into(), name: "t".into() };
+    let expected = [
+        DdlStatement::AlterTable(AlterTable { add: vec![a, b], if_exists: true, ..of("k") }),
+        DdlStatement::AlterTable(AlterTable { add: vec![c], ..of("k") }),
+        DdlStatement::AlterTable(AlterTable { drop: vec!["a".to_owned(), "B".to_owned()], ..of("o") }),
+        DdlStatement::AlterTable(AlterTable { rename, ..of("k") }),
+        DdlStatement::AlterTable(AlterTable { set, ..of("k") }),
+        DdlStatement::TruncateTable(truncate("k")),
+        DdlStatement::TruncateTable(truncate("o")),
+    ];
+    assert_eq!(statements.unwrap(), expected);
+}
+
+#[test]
 fn nothing_but_blanks_is_no_statement() {
     assert_eq!(parse("\u{feff} \r\n -- nothing\n ; /* ** */ //").unwrap(), []);
 }
 
 /// Text, where the error is, and words that it must contain.
-const REFUSED: [(&str, &str, &str); 46] = [
-    ("ALTER TABLE k.t ADD v int", "line 1, column 1", "found ALTER, expected CREATE, DROP or USE"),
+const REFUSED: [(&str, &str, &str); 58] = [
+    ("INSERT INTO k.t", "line 1, column 1", "found INSERT, expected CREATE, ALTER, DROP, TRUNCATE or USE"),
+    ("ALTER KEYSPACE k", "line 1, column 7", "found KEYSPACE, expected TABLE"),
+    ("ALTER TABLE k.t v int", "line 1, column 17", "found v, expected ADD, DROP, RENAME or WITH"),
+    ("ALTER TABLE k.t ADD v", "line 1, column 22", "expected a type"),
+    ("ALTER TABLE k.t ADD (v int", "line 1, column 27", "expected ',' or ')'"),
+    ("ALTER TABLE k.t ADD v int DROP w", "line 1, column 27", "found DROP, expected ';'"),
+    ("ALTER TABLE k.t DROP", "line 1, column 21", "expected the name of a column"),
+    ("ALTER TABLE k.t RENAME a b", "line 1, column 26", "found b, expected TO"),
+    ("ALTER TABLE k.t WITH lateness = 1", "line 1, column 22", "fixed when the table is made"),
+    ("ALTER TABLE k.t WITH CLUSTERING ORDER BY (a)", "line 1, column 22", "fixed when the table is made"),
+    ("ALTER TABLE k.t WITH comment = 'a' AND comment = 'b'", "line 1, column 40", "given twice"),
+    ("TRUNCATE TABLE", "line 1, column 15", "expected the name of a table"),
+    ("TRUNCATE t", "line 1, column 10", "expected KEYSPACE.t, or USE"),
     ("CREATE INDEX ON k.t (v)", "line 1, column 8", "found INDEX, expected KEYSPACE or TABLE"),
     ("DROP TYPE k.t", "line 1, column 6", "found TYPE, expected KEYSPACE or TABLE"),
     ("CREATE KEYSPACE k CREATE KEYSPACE l", "line 1, column 19", "found CREATE, expected ';'"),

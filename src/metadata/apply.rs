@@ -13,7 +13,7 @@ use super::validate::{KEYSPACES_MAX, TABLES_MAX};
 use super::{ClusterState, Epoch, KnownTable, validate};
 use crate::model::{
     Column, ColumnId, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Keyspace, KeyspaceId, NodeId, Table,
-    TableId,
+    TableId, TruncateTable,
 };
 use crate::ring::{Node, NodeState, Ring};
 
@@ -64,6 +64,8 @@ pub fn apply(state: &ClusterState, epoch: Epoch, entry: &Entry) -> (ClusterState
         Entry::DropKeyspace(ask) => next.drop_keyspace(ask),
         Entry::CreateTable { id, table } => next.create_table(*id, table),
         Entry::DropTable(ask) => next.drop_table(ask),
+        Entry::AlterTable(ask) => next.alter_table(ask),
+        Entry::TruncateTable { id, table } => next.truncate_table(*id, table),
         Entry::NodeStarted(node) => next.node_started(*node),
     };
     if verdict == Ok(Applied::Changed) {
@@ -107,13 +109,7 @@ impl ClusterState {
             return already(ask.if_not_exists, subject);
         }
         validate::table(ask)?;
-        if self.tables.contains_key(&id) || self.dropped.contains(&id) {
-            return Err(Refusal::new(
-                Reason::Exists,
-                subject,
-                format!("its id {id} was given to another table before"),
-            ));
-        }
+        self.never_used(id, &subject)?;
         room_for_one(self.tables.len(), TABLES_MAX, "tables", subject)?;
         let columns = ask.columns.iter().zip(1..).map(|(column, number)| Column {
             id: ColumnId(number),
@@ -135,16 +131,42 @@ impl ClusterState {
     }
 
     fn drop_table(&mut self, ask: &DropTable) -> Verdict {
-        let Some(names) = self.names.get(&ask.keyspace) else {
-            return absent(ask.if_exists, no_keyspace(&ask.keyspace));
+        let id = match self.find_table(&ask.keyspace, &ask.name) {
+            Ok(id) => id,
+            Err(refusal) => return absent(ask.if_exists, refusal),
         };
-        let Some(id) = names.tables.get(&ask.name) else {
-            let subject = format!("table {}.{}", ask.keyspace, ask.name);
-            return absent(ask.if_exists, Refusal::new(Reason::UnknownTable, subject, "there is no such table"));
-        };
-        self.tables.remove(id);
-        self.dropped.insert(*id);
+        self.tables.remove(&id);
+        self.dropped.insert(id);
         Ok(Applied::Changed)
+    }
+
+    /// The table goes on under another id. To everyone but those who ask for it by name the old one is dropped.
+    fn truncate_table(&mut self, id: TableId, ask: &TruncateTable) -> Verdict {
+        let old = self.find_table(&ask.keyspace, &ask.name)?;
+        self.never_used(id, &format!("table {}.{}", ask.keyspace, ask.name))?;
+        if let Some(KnownTable { table, next_column }) = self.tables.remove(&old) {
+            let table = Table { id, version: table.version.saturating_add(1), ..Table::clone(&table) };
+            self.tables.insert(id, KnownTable { table: Arc::new(table), next_column });
+            self.dropped.insert(old);
+        }
+        Ok(Applied::Changed)
+    }
+
+    /// The table of this name, or why there is none.
+    pub(super) fn find_table(&self, keyspace: &str, name: &str) -> Result<TableId, Refusal> {
+        let names = self.names.get(keyspace).ok_or_else(|| no_keyspace(keyspace))?;
+        names.tables.get(name).copied().ok_or_else(|| {
+            Refusal::new(Reason::UnknownTable, format!("table {keyspace}.{name}"), "there is no such table")
+        })
+    }
+
+    /// A late copy of a request must not give an id a second time.
+    fn never_used(&self, id: TableId, subject: &str) -> Result<(), Refusal> {
+        if self.tables.contains_key(&id) || self.dropped.contains(&id) {
+            let explanation = format!("its id {id} was given to another table before");
+            return Err(Refusal::new(Reason::Exists, subject, explanation));
+        }
+        Ok(())
     }
 
     fn node_started(&mut self, node: NodeId) -> Verdict {
@@ -159,7 +181,7 @@ fn already(if_not_exists: bool, subject: String) -> Verdict {
     if if_not_exists { Ok(Applied::AlreadySo) } else { Err(Refusal::new(Reason::Exists, subject, "it exists already")) }
 }
 
-fn absent(if_exists: bool, refusal: Refusal) -> Verdict {
+pub(super) fn absent(if_exists: bool, refusal: Refusal) -> Verdict {
     if if_exists { Ok(Applied::AlreadySo) } else { Err(refusal) }
 }
 

@@ -3,8 +3,9 @@
 //! ```text
 //!  format version u8 = 1 | kind u8 | body
 //!
-//!  kind  1 create keyspace   2 drop keyspace   3 create table   4 drop table   16 node started
-//!  reserved: 5-15 further schema, 17-31 nodes and their states, 32-47 moves of vnodes, 48-63 settings, 64-79 roles,
+//!  kind  1 create keyspace   2 drop keyspace   3 create table   4 drop table   5 alter table   6 truncate table
+//!       16 node started
+//!  reserved: 7-15 further schema, 17-31 nodes and their states, 32-47 moves of vnodes, 48-63 settings, 64-79 roles,
 //!            80 generation
 //! ```
 //!
@@ -13,11 +14,12 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::parts;
+use super::{alter, parts};
 use crate::Result;
 use crate::codec::varint::{Reader, put_varint};
 use crate::model::{
-    ColumnDefinition, CreateKeyspace, CreateTable, DropKeyspace, DropTable, NodeId, TableId, VnodeBits,
+    AlterTable, ColumnDefinition, CreateKeyspace, CreateTable, DropKeyspace, DropTable, NodeId, TableId, TruncateTable,
+    VnodeBits,
 };
 use crate::ring::Zone;
 
@@ -39,6 +41,15 @@ pub enum Entry {
     },
     /// DROP TABLE
     DropTable(DropTable),
+    /// ALTER TABLE
+    AlterTable(AlterTable),
+    /// TRUNCATE
+    TruncateTable {
+        /// The id that the table has from then on, random, chosen by whoever proposes.
+        id: TableId,
+        /// The table.
+        table: TruncateTable,
+    },
     /// A node has taken up its identity: from now on an empty directory that claims its address has lost data.
     NodeStarted(NodeId),
 }
@@ -94,6 +105,16 @@ impl Entry {
                 parts::put_text(&mut out, name);
                 out.push(u8::from(*if_exists));
             }
+            Entry::AlterTable(ask) => {
+                out.push(5);
+                alter::put(&mut out, ask);
+            }
+            Entry::TruncateTable { id, table: TruncateTable { keyspace, name } } => {
+                out.push(6);
+                out.extend_from_slice(id.0.as_bytes());
+                parts::put_text(&mut out, keyspace);
+                parts::put_text(&mut out, name);
+            }
             Entry::NodeStarted(node) => {
                 out.push(16);
                 put_varint(&mut out, u64::from(node.0));
@@ -123,6 +144,11 @@ impl Entry {
                 name: reader.text()?,
                 if_exists: parts::flag(&mut reader)?,
             }),
+            5 => Entry::AlterTable(alter::read(&mut reader)?),
+            6 => Entry::TruncateTable {
+                id: TableId(parts::uuid(&mut reader)?),
+                table: TruncateTable { keyspace: reader.text()?, name: reader.text()? },
+            },
             16 => Entry::NodeStarted(NodeId(reader.varint_u32()?)),
             other => return Err(reader.corrupt(format!("no entry has kind {other}")).into()),
         };
@@ -134,24 +160,32 @@ impl Entry {
 fn put_table(out: &mut Vec<u8>, table: &CreateTable) {
     parts::put_text(out, &table.keyspace);
     parts::put_text(out, &table.name);
-    put_varint(out, table.columns.len() as u64);
-    for column in &table.columns {
+    put_columns(out, &table.columns);
+    parts::put_options(out, &table.options);
+    out.push(u8::from(table.if_not_exists));
+}
+
+pub(super) fn put_columns(out: &mut Vec<u8>, columns: &[ColumnDefinition]) {
+    put_varint(out, columns.len() as u64);
+    for column in columns {
         parts::put_text(out, &column.name);
         parts::put_column_nature(out, column.ty, column.kind);
     }
-    parts::put_options(out, &table.options);
-    out.push(u8::from(table.if_not_exists));
+}
+
+pub(super) fn columns(reader: &mut Reader) -> Result<Vec<ColumnDefinition>> {
+    parts::list(reader, |reader| {
+        let name = reader.text()?;
+        let (ty, kind) = parts::column_nature(reader)?;
+        Ok(ColumnDefinition { name, ty, kind })
+    })
 }
 
 fn table(reader: &mut Reader) -> Result<CreateTable> {
     Ok(CreateTable {
         keyspace: reader.text()?,
         name: reader.text()?,
-        columns: parts::list(reader, |reader| {
-            let name = reader.text()?;
-            let (ty, kind) = parts::column_nature(reader)?;
-            Ok(ColumnDefinition { name, ty, kind })
-        })?,
+        columns: columns(reader)?,
         options: parts::options(reader)?,
         if_not_exists: parts::flag(reader)?,
     })

@@ -19,10 +19,11 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::model::{Keyspace, KeyspaceId, NodeId, Table, TableId};
+use crate::model::{ColumnId, Keyspace, KeyspaceId, NodeId, Table, TableId};
 use crate::ring::Ring;
 use crate::{Error, Result};
 
+mod alter;
 mod apply;
 mod entry;
 mod parts;
@@ -140,6 +141,12 @@ impl ClusterState {
     /// The table called `name` in the keyspace called `keyspace`.
     pub fn table_named(&self, keyspace: &str, name: &str) -> Option<&Arc<Table>> {
         self.table(*self.names.get(keyspace)?.tables.get(name)?)
+    }
+
+    /// The number of the next column of a table. Numbers below it that none of its columns bears are those of dropped ones:
+    /// what arrives for them has no effect, whereas a column from this number on is one that this node has yet to hear of.
+    pub fn next_column(&self, id: TableId) -> Option<ColumnId> {
+        self.tables.get(&id).map(|known| ColumnId(known.next_column))
     }
 
     /// Whether a table of this id once was and is no more: what arrives for it is received without effect, whereas an

@@ -133,7 +133,7 @@ pub(super) fn put_options(out: &mut Vec<u8>, options: &TableOptions) {
     }
 }
 
-fn put_compaction(out: &mut Vec<u8>, compaction: &CompactionOptions) {
+pub(super) fn put_compaction(out: &mut Vec<u8>, compaction: &CompactionOptions) {
     let levels = compaction.scaling_by_level();
     put_varint(out, levels.len() as u64);
     for scaling in levels {
@@ -147,7 +147,7 @@ fn put_compaction(out: &mut Vec<u8>, compaction: &CompactionOptions) {
     put_varint(out, compaction.window_s().map_or(0, |window| u64::from(window.get())));
 }
 
-fn compaction_of(reader: &mut Reader) -> Result<CompactionOptions> {
+pub(super) fn compaction(reader: &mut Reader) -> Result<CompactionOptions> {
     let scaling = list(reader, |reader| {
         Ok(match reader.u8()? {
             NEUTRAL => Scaling::Neutral,
@@ -156,12 +156,8 @@ fn compaction_of(reader: &mut Reader) -> Result<CompactionOptions> {
         })
     })?;
     let (target_size_mib, window_s) = (reader.varint_u32()?, NonZeroU32::new(reader.varint_u32()?));
-    let options = CompactionOptions::new(scaling, target_size_mib, window_s)
-        .map_err(|error| Error::Corrupt(reader.corrupt(error.to_string())))?;
-    if options == CompactionOptions::default() {
-        return Err(reader.corrupt("options of compaction that are the default ones").into());
-    }
-    Ok(options)
+    CompactionOptions::new(scaling, target_size_mib, window_s)
+        .map_err(|error| Error::Corrupt(reader.corrupt(error.to_string())))
 }
 
 pub(super) fn options(reader: &mut Reader) -> Result<TableOptions> {
@@ -174,6 +170,9 @@ pub(super) fn options(reader: &mut Reader) -> Result<TableOptions> {
         other => return Err(reader.corrupt(format!("no durability has number {other}")).into()),
     };
     let comment = reader.text()?;
-    let compaction = if code & HAS_COMPACTION != 0 { compaction_of(reader)? } else { CompactionOptions::default() };
+    let compaction = if code & HAS_COMPACTION != 0 { compaction(reader)? } else { CompactionOptions::default() };
+    if code & HAS_COMPACTION != 0 && compaction == CompactionOptions::default() {
+        return Err(reader.corrupt("options of compaction that are the default ones").into());
+    }
     Ok(TableOptions { default_ttl_s, lateness_s, durability, comment, compaction })
 }

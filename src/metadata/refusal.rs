@@ -35,11 +35,15 @@ pub enum Reason {
     TooMany = 12,
     /// The members of a new cluster contradict each other.
     BadMembers = 13,
+    /// There is no column of this name in the table.
+    UnknownColumn = 14,
+    /// The table has another version than the one the change is meant for.
+    OtherVersion = 15,
 }
 
 impl Reason {
     /// Every reason, by ascending number.
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 15] = [
         Reason::UnknownNode,
         Reason::Exists,
         Reason::UnknownKeyspace,
@@ -53,6 +57,8 @@ impl Reason {
         Reason::BadOption,
         Reason::TooMany,
         Reason::BadMembers,
+        Reason::UnknownColumn,
+        Reason::OtherVersion,
     ];
 
     /// The number that travels.

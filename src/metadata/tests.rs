@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use bytes::Bytes;
 use proptest::collection::{btree_map, vec};
@@ -13,10 +13,12 @@ use uuid::Uuid;
 
 use super::*;
 use crate::model::{
-    ColumnDefinition, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Durability,
-    Order, Scaling, TableOptions, Token, Type, VnodeBits,
+    AlterTable, ColumnDefinition, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, DropKeyspace, DropTable,
+    Durability, OptionChanges, Order, Scaling, TableOptions, Token, TruncateTable, Type, VnodeBits,
 };
 use crate::ring::Zone;
+
+mod alter;
 
 fn member(number: u32, region: &str, zone: &str) -> Member {
     Member {
@@ -141,6 +143,40 @@ fn any_table() -> impl Strategy<Value = CreateTable> {
     )
 }
 
+/// Names of the columns of most tables, and others.
+fn any_column_name() -> impl Strategy<Value = String> {
+    select(vec!["id", "at", "owner", "value", "value", "p", "q", "r"]).prop_map(String::from)
+}
+
+fn any_alter() -> impl Strategy<Value = AlterTable> {
+    let set = (any_options(), any::<[bool; 4]>()).prop_map(|(options, [ttl, durability, comment, compaction])| {
+        OptionChanges {
+            default_ttl_s: ttl.then_some(options.default_ttl_s),
+            durability: durability.then_some(options.durability),
+            comment: comment.then_some(options.comment),
+            compaction: compaction.then_some(options.compaction),
+        }
+    });
+    let set = prop_oneof![3 => Just(OptionChanges::default()), 1 => set];
+    let add = (any_column(), any::<bool>()).prop_map(|(column, regular)| match regular {
+        true => ColumnDefinition { kind: ColumnKind::Regular, ..column },
+        false => column,
+    });
+    let version = prop_oneof![3 => Just(0u64), 1 => 1u64..4];
+    let rename = vec((any_column_name(), any_column_name()), 0..2);
+    let parts = (any_name(), any_name(), version, rename, vec(any_column_name(), 0..2), vec(add, 0..2), set);
+    (parts, any::<bool>()).prop_map(|((keyspace, name, version, rename, drop, add, set), if_exists)| AlterTable {
+        keyspace,
+        name,
+        expected_version: NonZeroU64::new(version),
+        rename,
+        drop,
+        add,
+        set,
+        if_exists,
+    })
+}
+
 fn any_entry() -> impl Strategy<Value = Entry> {
     let regions = select(vec!["eu", "us", "mars"]).prop_map(String::from);
     let keyspace = (any_name(), btree_map(regions, 0u32..5, 0..2), any::<bool>());
@@ -154,6 +190,11 @@ fn any_entry() -> impl Strategy<Value = Entry> {
         5 => (0u128..30, any_table()).prop_map(|(id, table)| create_table(id, table)),
         3 => (any_name(), any_name(), any::<bool>())
             .prop_map(|(keyspace, name, if_exists)| Entry::DropTable(DropTable { keyspace, name, if_exists })),
+        8 => any_alter().prop_map(Entry::AlterTable),
+        3 => (0u128..30, any_name(), any_name()).prop_map(|(id, keyspace, name)| Entry::TruncateTable {
+            id: TableId(Uuid::from_u128(id)),
+            table: TruncateTable { keyspace, name },
+        }),
     ]
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::Birth;
 use super::refusal::{Reason, Refusal};
-use crate::model::{ColumnDefinition, ColumnKind, CreateTable, time::TTL_MAX_S};
+use crate::model::{ColumnDefinition, ColumnKind, CreateTable, TableOptions, time::TTL_MAX_S};
 use crate::ring::Ring;
 
 /// Most keyspaces of a cluster.
@@ -79,21 +79,26 @@ pub(super) fn replication(keyspace: &str, copies: &BTreeMap<String, u32>, ring: 
 pub(super) fn table(table: &CreateTable) -> Result<(), Refusal> {
     name("table", &table.name, NAME_MAX_CHARS, &IDENTIFIER)?;
     let subject = format!("table {}.{}", table.keyspace, table.name);
-    if table.columns.len() > COLUMNS_MAX {
-        let explanation = format!("it has {} columns, at most {COLUMNS_MAX} are possible", table.columns.len());
+    columns(&subject, &table.columns)?;
+    options(subject, &table.options)
+}
+
+/// Whether these columns make a table.
+pub(super) fn columns(subject: &str, columns: &[ColumnDefinition]) -> Result<(), Refusal> {
+    if columns.len() > COLUMNS_MAX {
+        let explanation = format!("it has {} columns, at most {COLUMNS_MAX} are possible", columns.len());
         return Err(Refusal::new(Reason::TooMany, subject, explanation));
     }
     let mut names = BTreeSet::new();
-    for column in &table.columns {
+    for column in columns {
         name("column", &column.name, NAME_MAX_CHARS, &ANYTHING)?;
         if !names.insert(&column.name) {
             let explanation = format!("column {} is defined twice", column.name);
             return Err(Refusal::new(Reason::DuplicateColumn, subject, explanation));
         }
-        key_type(&subject, column)?;
+        key_type(subject, column)?;
     }
-    key(&subject, &table.columns)?;
-    options(subject, table)
+    key(subject, columns)
 }
 
 fn key_type(subject: &str, column: &ColumnDefinition) -> Result<(), Refusal> {
@@ -131,15 +136,15 @@ fn key(subject: &str, columns: &[ColumnDefinition]) -> Result<(), Refusal> {
     }
 }
 
-fn options(subject: String, table: &CreateTable) -> Result<(), Refusal> {
-    if table.options.default_ttl_s > TTL_MAX_S {
+pub(super) fn options(subject: String, options: &TableOptions) -> Result<(), Refusal> {
+    if options.default_ttl_s > TTL_MAX_S {
         let explanation =
-            format!("default_time_to_live is {} s, at most {TTL_MAX_S} s are possible", table.options.default_ttl_s);
+            format!("default_time_to_live is {} s, at most {TTL_MAX_S} s are possible", options.default_ttl_s);
         return Err(Refusal::new(Reason::BadOption, subject, explanation));
     }
-    if table.options.comment.len() > COMMENT_MAX_BYTES {
+    if options.comment.len() > COMMENT_MAX_BYTES {
         let explanation =
-            format!("its comment has {} bytes, at most {COMMENT_MAX_BYTES} are possible", table.options.comment.len());
+            format!("its comment has {} bytes, at most {COMMENT_MAX_BYTES} are possible", options.comment.len());
         return Err(Refusal::new(Reason::BadOption, subject, explanation));
     }
     Ok(())

@@ -2,8 +2,10 @@
 //! what exists. The metadata log turns them into [`super::Keyspace`]s and [`super::Table`]s, or refuses them.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
-use super::schema::{ColumnKind, TableOptions};
+use super::compaction::CompactionOptions;
+use super::schema::{ColumnKind, Durability, TableOptions};
 use super::types::Type;
 
 /// One change of the schema. Every name is complete: a table always says its keyspace.
@@ -17,6 +19,10 @@ pub enum DdlStatement {
     CreateTable(CreateTable),
     /// DROP TABLE
     DropTable(DropTable),
+    /// ALTER TABLE
+    AlterTable(AlterTable),
+    /// TRUNCATE
+    TruncateTable(TruncateTable),
 }
 
 /// Makes a keyspace.
@@ -75,4 +81,64 @@ pub struct DropTable {
     pub name: String,
     /// Whether it is as good if there is none.
     pub if_exists: bool,
+}
+
+/// Changes a table: first columns are renamed, then dropped, then added, then options set; all of it or nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AlterTable {
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// The table's name.
+    pub name: String,
+    /// The version of the table that the change is meant for; `None`: whatever it is.
+    pub expected_version: Option<NonZeroU64>,
+    /// Columns of the primary key that get another name: old and new.
+    pub rename: Vec<(String, String)>,
+    /// Static and regular columns that go, with all that was ever written to them. A column of the same name that is added
+    /// afterwards, or by the same change, is another column and begins empty.
+    pub drop: Vec<String>,
+    /// Static and regular columns that come, behind those there are.
+    pub add: Vec<ColumnDefinition>,
+    /// Options that are set anew.
+    pub set: OptionChanges,
+    /// Whether it is as good if there is no such table.
+    pub if_exists: bool,
+}
+
+/// Options of a table that are set anew; what is `None` stays. `lateness` is fixed when the table is made: what was
+/// reconciled or purged by it cannot be taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OptionChanges {
+    /// See [`TableOptions::default_ttl_s`]; what was written before keeps its own.
+    pub default_ttl_s: Option<u32>,
+    /// See [`TableOptions::durability`].
+    pub durability: Option<Durability>,
+    /// See [`TableOptions::comment`].
+    pub comment: Option<String>,
+    /// See [`TableOptions::compaction`].
+    pub compaction: Option<CompactionOptions>,
+}
+
+impl OptionChanges {
+    /// The options after the change.
+    pub fn apply_to(&self, options: &TableOptions) -> TableOptions {
+        let OptionChanges { default_ttl_s, durability, comment, compaction } = self;
+        TableOptions {
+            default_ttl_s: default_ttl_s.unwrap_or(options.default_ttl_s),
+            durability: durability.unwrap_or(options.durability),
+            comment: comment.as_ref().unwrap_or(&options.comment).clone(),
+            compaction: compaction.as_ref().unwrap_or(&options.compaction).clone(),
+            lateness_s: options.lateness_s,
+        }
+    }
+}
+
+/// Empties a table: it keeps its name, columns and options, and gets a new identity, so that nothing that was written
+/// before can come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TruncateTable {
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// The table's name.
+    pub name: String,
 }

@@ -38,7 +38,10 @@ pub mod value;
 pub use cell::{Cell, CellKind, Deletion, Liveness, LivenessKind};
 pub use compaction::{CompactionOptions, Scaling};
 pub use cost::ReadCost;
-pub use ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
+pub use ddl::{
+    AlterTable, ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable, OptionChanges,
+    TruncateTable,
+};
 pub use fragment::{Direction, Fragment, PartitionHeader};
 pub use key::{Bound, ClusteringKey, Edge, PartitionKey, Slice};
 pub use lone::{Glance, Lone};

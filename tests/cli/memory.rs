@@ -271,6 +271,12 @@ impl State {
             }
             DdlOp::DropTable(drop) => self.tables.retain(|table| table.name != drop.name),
             DdlOp::DropKeyspace(drop) => self.keyspaces.retain(|keyspace| keyspace.name != drop.name),
+            DdlOp::AlterTable(alter) => {
+                for table in self.tables.iter_mut().filter(|table| table.name == alter.name) {
+                    table.version += 1;
+                }
+            }
+            DdlOp::TruncateTable(_) => self.rows.clear(),
         }
         Ok(true)
     }

@@ -1,12 +1,12 @@
 //! Entries of the metadata log, and the state of a cluster.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use trefoil::metadata::{Applied, Birth, ClusterState, Entry, Epoch, Member, apply, birth};
 use trefoil::model::{
-    ColumnDefinition, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Durability,
-    NodeId, Order, Scaling, TableId, TableOptions, Type, VnodeBits,
+    AlterTable, ColumnDefinition, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, DropKeyspace, DropTable,
+    Durability, NodeId, OptionChanges, Order, Scaling, TableId, TableOptions, TruncateTable, Type, VnodeBits,
 };
 use trefoil::ring::Zone;
 use uuid::Uuid;
@@ -38,15 +38,37 @@ fn table(id: u128, name: &str) -> Entry {
     Entry::CreateTable { id: TableId(Uuid::from_u128(id)), table }
 }
 
+fn alter_table() -> AlterTable {
+    AlterTable {
+        keyspace: "shop".into(),
+        name: "orders".into(),
+        expected_version: NonZeroU64::new(1),
+        rename: vec![("placed".into(), "at".into())],
+        drop: vec!["name".into(), "price".into()],
+        add: vec![ColumnDefinition { name: "price".into(), ty: Type::VarInt, kind: ColumnKind::Regular }],
+        set: OptionChanges {
+            default_ttl_s: Some(3_600),
+            durability: Some(Durability::Commit),
+            comment: Some("what was paid".into()),
+            compaction: Some(CompactionOptions::default()),
+        },
+        if_exists: true,
+    }
+}
+
 /// One entry of every kind, in an order in which each has its effect.
-fn entries() -> [(&'static str, Entry); 5] {
+fn entries() -> [(&'static str, Entry); 7] {
     let replication = BTreeMap::from([("eu".to_string(), 2), ("us".to_string(), 1)]);
     let keyspace = CreateKeyspace { name: "shop".into(), replication, if_not_exists: false };
+    let truncate = TruncateTable { keyspace: "shop".into(), name: "orders".into() };
+    let id = TableId(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00b1));
     let drop_table = DropTable { keyspace: "shop".into(), name: "orders".into(), if_exists: false };
     [
         ("metadata-node-started", Entry::NodeStarted(NodeId(2))),
         ("metadata-create-keyspace", Entry::CreateKeyspace(keyspace)),
         ("metadata-create-table", table(0x0190_0000_0000_7000_8000_0000_0000_00a1, "orders")),
+        ("metadata-alter-table", Entry::AlterTable(alter_table())),
+        ("metadata-truncate-table", Entry::TruncateTable { id, table: truncate }),
         ("metadata-drop-table", Entry::DropTable(drop_table)),
         ("metadata-drop-keyspace", Entry::DropKeyspace(DropKeyspace { name: "shop".into(), if_exists: true })),
     ]
@@ -97,7 +119,7 @@ fn options_of_compaction_are_kept() {
 /// The placement of a new cluster is kept with it: nodes of different builds must share the vnodes out alike.
 #[test]
 fn a_state_is_kept() {
-    let [started, keyspace, orders, drop, _] = entries().map(|(_, entry)| entry);
+    let [started, keyspace, orders, _, _, drop, _] = entries().map(|(_, entry)| entry);
     let mut state = newborn();
     let again = table(0x0190_0000_0000_7000_8000_0000_0000_00a2, "orders");
     for (entry, index) in [started, keyspace, orders, drop, again].iter().zip(3..) {

@@ -11,7 +11,7 @@ use trefoil_client::Schema;
 use super::error::{Error, Result};
 use super::{Global, output};
 
-/// Makes, drops and shows keyspaces and tables.
+/// Makes, changes, empties, drops and shows keyspaces and tables.
 #[derive(Debug, Subcommand)]
 pub enum SchemaCommand {
     /// Apply the statements of a file, one after the other
@@ -20,7 +20,7 @@ pub enum SchemaCommand {
     Show(Show),
 }
 
-/// Applies CREATE and DROP statements. The whole file is read before the first is applied; at the first that is refused
+/// Applies CREATE, ALTER, DROP and TRUNCATE statements. The whole file is read before the first is applied; at the first that is refused
 /// the rest is left.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
@@ -91,6 +91,8 @@ fn describe(statement: &DdlStatement) -> String {
         DdlStatement::DropKeyspace(drop) => format!("DROP KEYSPACE {}", drop.name),
         DdlStatement::CreateTable(create) => format!("CREATE TABLE {}.{}", create.keyspace, create.name),
         DdlStatement::DropTable(drop) => format!("DROP TABLE {}.{}", drop.keyspace, drop.name),
+        DdlStatement::AlterTable(alter) => format!("ALTER TABLE {}.{}", alter.keyspace, alter.name),
+        DdlStatement::TruncateTable(truncate) => format!("TRUNCATE {}.{}", truncate.keyspace, truncate.name),
     }
 }
 

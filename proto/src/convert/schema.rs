@@ -1,7 +1,13 @@
 //! Keyspaces, tables and changes of the schema.
 
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
 use bytes::Bytes;
-use trefoil::model::ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
+use trefoil::model::ddl::{
+    AlterTable, ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable, OptionChanges,
+    TruncateTable,
+};
 use trefoil::model::{
     Column as ModelColumn, ColumnId, ColumnKind as ModelKind, CompactionOptions, Durability as ModelDurability,
     Keyspace as ModelKeyspace, KeyspaceId, Order, Table as ModelTable, TableId, TableOptions as ModelOptions,
@@ -114,28 +120,40 @@ fn column_to_model(column: Column) -> Result<ColumnDefinition> {
 }
 
 fn options(options: &ModelOptions) -> TableOptions {
-    let durability = match options.durability {
-        ModelDurability::Commit => Durability::Commit,
-        ModelDurability::Periodic => Durability::Periodic,
-    };
     TableOptions {
         default_ttl_s: options.default_ttl_s,
         lateness_s: Some(options.lateness_s),
         comment: options.comment.clone(),
-        durability: durability.into(),
+        durability: durability_to_proto(options.durability).into(),
         compaction: options.compaction.to_map(),
     }
 }
 
+fn durability_to_proto(durability: ModelDurability) -> Durability {
+    match durability {
+        ModelDurability::Commit => Durability::Commit,
+        ModelDurability::Periodic => Durability::Periodic,
+    }
+}
+
+/// `None`: not said.
+fn durability_to_model(durability: i32) -> Result<Option<ModelDurability>> {
+    match Durability::try_from(durability) {
+        Ok(Durability::Unspecified) => Ok(None),
+        Ok(Durability::Commit) => Ok(Some(ModelDurability::Commit)),
+        Ok(Durability::Periodic) => Ok(Some(ModelDurability::Periodic)),
+        Err(_) => Err(InvalidDetail::new(format!("durability {durability} is not known"))),
+    }
+}
+
+fn compaction_to_model(words: &BTreeMap<String, String>) -> Result<CompactionOptions> {
+    CompactionOptions::from_map(words).map_err(|error| InvalidDetail::new(format!("of its compaction, {error}")))
+}
+
 fn options_to_model(options: TableOptions) -> Result<ModelOptions> {
     let defaults = ModelOptions::default();
-    let durability = match Durability::try_from(options.durability) {
-        Ok(Durability::Unspecified | Durability::Commit) => ModelDurability::Commit,
-        Ok(Durability::Periodic) => ModelDurability::Periodic,
-        Err(_) => return Err(InvalidDetail::new(format!("durability {} is not known", options.durability))),
-    };
-    let compaction = CompactionOptions::from_map(&options.compaction)
-        .map_err(|error| InvalidDetail::new(format!("of its compaction, {error}")))?;
+    let durability = durability_to_model(options.durability)?.unwrap_or(defaults.durability);
+    let compaction = compaction_to_model(&options.compaction)?;
     Ok(ModelOptions {
         default_ttl_s: options.default_ttl_s,
         lateness_s: options.lateness_s.unwrap_or(defaults.lateness_s),
@@ -170,8 +188,37 @@ pub fn ddl(statement: &DdlStatement) -> Ddl {
             name: drop.name.clone(),
             if_exists: drop.if_exists,
         }),
+        DdlStatement::AlterTable(alter) => Op::AlterTable(alter_table(alter)),
+        DdlStatement::TruncateTable(truncate) => {
+            Op::TruncateTable(v1::TruncateTable { keyspace: truncate.keyspace.clone(), name: truncate.name.clone() })
+        }
     };
     Ddl { op: Some(op) }
+}
+
+fn alter_table(alter: &AlterTable) -> v1::AlterTable {
+    let AlterTable { keyspace, name, expected_version, rename, drop, add, set, if_exists } = alter;
+    let rename = rename.iter().map(|(from, to)| v1::RenameColumn { from: from.clone(), to: to.clone() });
+    v1::AlterTable {
+        keyspace: keyspace.clone(),
+        name: name.clone(),
+        expected_version: expected_version.map_or(0, NonZeroU64::get),
+        add: add.iter().map(column_definition).collect(),
+        drop: drop.clone(),
+        rename: rename.collect(),
+        set_options: Some(option_changes(set)),
+        if_exists: *if_exists,
+    }
+}
+
+fn option_changes(set: &OptionChanges) -> v1::OptionChanges {
+    let OptionChanges { default_ttl_s, durability, comment, compaction } = set;
+    v1::OptionChanges {
+        default_ttl_s: *default_ttl_s,
+        comment: comment.clone(),
+        durability: durability.map_or(Durability::Unspecified, durability_to_proto).into(),
+        compaction: compaction.as_ref().map(|compaction| v1::CompactionWords { words: compaction.to_map() }),
+    }
 }
 
 fn column_definition(definition: &ColumnDefinition) -> Column {
@@ -205,8 +252,40 @@ pub fn ddl_to_model(ddl: Ddl) -> Result<DdlStatement> {
             name: drop.name,
             if_exists: drop.if_exists,
         })),
+        Some(Op::AlterTable(alter)) => alter_table_to_model(alter),
+        Some(Op::TruncateTable(truncate)) => {
+            Ok(DdlStatement::TruncateTable(TruncateTable { keyspace: truncate.keyspace, name: truncate.name }))
+        }
         None => Err(InvalidDetail::new("the change of the schema is missing")),
     }
+}
+
+fn alter_table_to_model(alter: v1::AlterTable) -> Result<DdlStatement> {
+    let place = |invalid: InvalidDetail| invalid.table(&alter.keyspace, &alter.name);
+    let add: Vec<_> = alter.add.into_iter().map(column_to_model).collect::<Result<_>>().map_err(place)?;
+    let set = option_changes_to_model(alter.set_options.unwrap_or_default()).map_err(place)?;
+    if add.is_empty() && alter.drop.is_empty() && alter.rename.is_empty() && set == OptionChanges::default() {
+        return Err(place(InvalidDetail::new("the alteration changes nothing")));
+    }
+    Ok(DdlStatement::AlterTable(AlterTable {
+        expected_version: NonZeroU64::new(alter.expected_version),
+        rename: alter.rename.into_iter().map(|rename| (rename.from, rename.to)).collect(),
+        drop: alter.drop,
+        add,
+        set,
+        if_exists: alter.if_exists,
+        keyspace: alter.keyspace,
+        name: alter.name,
+    }))
+}
+
+fn option_changes_to_model(set: v1::OptionChanges) -> Result<OptionChanges> {
+    Ok(OptionChanges {
+        default_ttl_s: set.default_ttl_s,
+        durability: durability_to_model(set.durability)?,
+        comment: set.comment,
+        compaction: set.compaction.map(|compaction| compaction_to_model(&compaction.words)).transpose()?,
+    })
 }
 
 fn create_table(create: v1::CreateTable) -> Result<DdlStatement> {

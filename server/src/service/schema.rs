@@ -47,7 +47,7 @@ impl Schema for SchemaService {
         let names = names(&statement);
         // What was handed to the log goes on even if the caller is gone; it is to be waited for all the same.
         let proposed = self.control.log().propose(entry(statement), timeout).await;
-        let proposed = proposed.map_err(|error| failure(error, names).into_status())?;
+        let proposed = proposed.map_err(|error| failure(error, names, &self.control.log().state()).into_status())?;
         let behind = self.control.applied_everywhere(proposed.epoch, APPLY_TIMEOUT).await;
         Ok(Response::new(v1::ApplyResponse {
             applied: proposed.applied == Applied::Changed,
@@ -62,13 +62,15 @@ impl Schema for SchemaService {
     }
 }
 
-/// The entry that a statement becomes. A new table's id is drawn here, once, for all nodes.
+/// The entry that a statement becomes. The id of a new or emptied table is drawn here, once, for all nodes.
 pub(super) fn entry(statement: DdlStatement) -> Entry {
     match statement {
         DdlStatement::CreateKeyspace(create) => Entry::CreateKeyspace(create),
         DdlStatement::DropKeyspace(drop) => Entry::DropKeyspace(drop),
         DdlStatement::CreateTable(table) => Entry::CreateTable { id: TableId(Uuid::new_v4()), table },
         DdlStatement::DropTable(drop) => Entry::DropTable(drop),
+        DdlStatement::AlterTable(alter) => Entry::AlterTable(alter),
+        DdlStatement::TruncateTable(table) => Entry::TruncateTable { id: TableId(Uuid::new_v4()), table },
     }
 }
 
@@ -79,12 +81,23 @@ fn names(statement: &DdlStatement) -> (String, String) {
         DdlStatement::DropKeyspace(drop) => (drop.name.clone(), String::new()),
         DdlStatement::CreateTable(create) => (create.keyspace.clone(), create.name.clone()),
         DdlStatement::DropTable(drop) => (drop.keyspace.clone(), drop.name.clone()),
+        DdlStatement::AlterTable(alter) => (alter.keyspace.clone(), alter.name.clone()),
+        DdlStatement::TruncateTable(truncate) => (truncate.keyspace.clone(), truncate.name.clone()),
     }
 }
 
-fn failure(error: ProposeError, (keyspace, table): (String, String)) -> v1::Error {
+fn failure(error: ProposeError, (keyspace, table): (String, String), state: &ClusterState) -> v1::Error {
     let text = error.to_string();
     match error {
+        ProposeError::Refused(Refusal { reason: Reason::OtherVersion, .. }) => {
+            let known = state.table_named(&keyspace, &table);
+            let detail = v1::SchemaMismatchDetail {
+                table_id: known.map(|table| convert::table_id(table.id)).unwrap_or_default(),
+                version: known.map_or(0, |table| table.version),
+                epoch: Some(epoch_to_proto(state.epoch())),
+            };
+            v1::Error { message: text, ..v1::Error::schema_mismatch(detail) }
+        }
         ProposeError::Refused(Refusal { reason, .. }) => {
             let invalid = v1::InvalidDetail { reason: text.clone(), keyspace, table, ..v1::InvalidDetail::default() };
             let kind = v1::error_detail::Kind::Invalid(invalid);
@@ -99,7 +112,7 @@ fn failure(error: ProposeError, (keyspace, table): (String, String)) -> v1::Erro
 fn refusal_code(reason: Reason) -> Code {
     match reason {
         Reason::Exists => Code::AlreadyExists,
-        Reason::UnknownKeyspace | Reason::UnknownTable | Reason::UnknownNode => Code::NotFound,
+        Reason::UnknownKeyspace | Reason::UnknownTable | Reason::UnknownColumn | Reason::UnknownNode => Code::NotFound,
         Reason::UnknownRegion
         | Reason::BadCopies
         | Reason::BadName
@@ -108,7 +121,7 @@ fn refusal_code(reason: Reason) -> Code {
         | Reason::DuplicateColumn
         | Reason::BadOption
         | Reason::BadMembers => Code::InvalidArgument,
-        Reason::TooMany => Code::FailedPrecondition,
+        Reason::TooMany | Reason::OtherVersion => Code::FailedPrecondition,
     }
 }
 

@@ -1,9 +1,12 @@
 //! Tables and changes of the schema survive the wire.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use proptest::prelude::*;
-use trefoil::model::ddl::{ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable};
+use trefoil::model::ddl::{
+    AlterTable, ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable, OptionChanges,
+    TruncateTable,
+};
 use trefoil::model::{
     Column, ColumnId, ColumnKind, CompactionOptions, Durability, KeyspaceId, Order, Scaling, Table, TableId,
     TableOptions, Type,
@@ -29,18 +32,41 @@ fn definitions() -> impl Strategy<Value = Vec<ColumnDefinition>> {
     prop::collection::vec(definition, 0..6)
 }
 
+fn compactions() -> impl Strategy<Value = CompactionOptions> {
+    let scaling = prop::collection::vec((3..=64u8).prop_map(Scaling::Leveled), 1..3);
+    (scaling, 1..=1_000u32, any::<u32>())
+        .prop_map(|(scaling, mib, window_s)| CompactionOptions::new(scaling, mib, NonZeroU32::new(window_s)).unwrap())
+}
+
 fn options() -> impl Strategy<Value = TableOptions> {
     let durability = prop::sample::select(vec![Durability::Commit, Durability::Periodic]);
-    let scaling = prop::collection::vec((3..=64u8).prop_map(Scaling::Leveled), 1..3);
-    let compaction = (scaling, 1..=1_000u32, any::<u32>())
-        .prop_map(|(scaling, mib, window_s)| CompactionOptions::new(scaling, mib, NonZeroU32::new(window_s)).unwrap());
-    (any::<u32>(), any::<u32>(), durability, ".{0,9}", compaction).prop_map(
+    (any::<u32>(), any::<u32>(), durability, ".{0,9}", compactions()).prop_map(
         |(default_ttl_s, lateness_s, durability, comment, compaction)| TableOptions {
             default_ttl_s,
             lateness_s,
             durability,
             comment,
             compaction,
+        },
+    )
+}
+
+fn alterations() -> impl Strategy<Value = AlterTable> {
+    let durability = prop::sample::select(vec![None, Some(Durability::Commit), Some(Durability::Periodic)]);
+    let set = (any::<Option<u32>>(), durability, prop::option::of(".{0,9}"), prop::option::of(compactions())).prop_map(
+        |(default_ttl_s, durability, comment, compaction)| OptionChanges {
+            default_ttl_s,
+            durability,
+            comment,
+            compaction,
+        },
+    );
+    let name = "[a-z]{1,9}";
+    let rename = prop::collection::vec((name, name), 0..3);
+    (name, name, any::<u64>(), rename, prop::collection::vec(name, 1..3), definitions(), set, any::<bool>()).prop_map(
+        |(keyspace, name, version, rename, drop, add, set, if_exists)| {
+            let expected_version = NonZeroU64::new(version);
+            AlterTable { keyspace, name, expected_version, rename, drop, add, set, if_exists }
         },
     )
 }
@@ -63,6 +89,8 @@ fn statements() -> impl Strategy<Value = DdlStatement> {
         (name(), name(), any::<bool>()).prop_map(|(keyspace, name, if_exists)| {
             DdlStatement::DropTable(DropTable { keyspace, name, if_exists })
         }),
+        alterations().prop_map(DdlStatement::AlterTable),
+        (name(), name()).prop_map(|(keyspace, name)| DdlStatement::TruncateTable(TruncateTable { keyspace, name })),
     ]
 }
 
@@ -111,7 +139,19 @@ fn changes_that_make_no_sense_are_refused_by_name() {
         (Some(table(column(7, v1::ColumnKind::Unspecified, false))), "k.t: c: has no known kind"),
         (Some(table(column(7, v1::ColumnKind::Static, true))), "k.t: c: is descending but not a clustering column"),
     ];
-    for (op, reason) in cases {
+    let alter = |alter: v1::AlterTable| {
+        Some(v1::ddl::Op::AlterTable(v1::AlterTable { keyspace: "k".into(), name: "t".into(), ..alter }))
+    };
+    let set_options = Some(v1::OptionChanges { durability: 9, ..Default::default() });
+    let alterations = [
+        (alter(v1::AlterTable::default()), "k.t: the alteration changes nothing"),
+        (alter(v1::AlterTable { set_options, ..Default::default() }), "k.t: durability 9 is not known"),
+        (
+            alter(v1::AlterTable { add: vec![column(0, v1::ColumnKind::Regular, false)], ..Default::default() }),
+            "k.t: c: has no known type",
+        ),
+    ];
+    for (op, reason) in cases.into_iter().chain(alterations) {
         let refused = schema::ddl_to_model(v1::Ddl { op }).unwrap_err();
         assert_eq!(refused.to_string(), reason);
     }
