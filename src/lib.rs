@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Layers, lowest first; `tests/layering.rs` counts the arrows:
-//! [`model`], [`vfs`] · [`codec`] · [`received`] · [`commitlog`], [`memtable`], [`sstable`] · [`compaction`] ·
-//! [`store`] · and beside them, knowing no files: [`ring`], [`metadata`], [`liveness`], [`coordinator`], [`cql`].
+//! [`model`], [`vfs`] · [`codec`] · [`received`] · [`commitlog`], [`memtable`], [`sstable`] · [`compaction`],
+//! [`snapshot`] · [`store`] · and beside them, knowing no files: [`ring`], [`metadata`], [`liveness`], [`coordinator`], [`cql`].
 
 pub mod codec;
 pub mod commitlog;
@@ -26,6 +26,7 @@ pub mod metadata;
 pub mod model;
 pub mod received;
 pub mod ring;
+pub mod snapshot;
 pub mod sstable;
 pub mod store;
 pub mod vfs;

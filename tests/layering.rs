@@ -33,7 +33,7 @@ const ARROWS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "store",
-        &["model", "codec", "vfs", "memtable", "commitlog", "sstable", "compaction", "received"],
+        &["model", "codec", "vfs", "memtable", "commitlog", "sstable", "compaction", "received", "snapshot"],
         "one node's data: the only place where log, memory and files meet",
     ),
     ("ring", &["model"], "tokens to owners"),
@@ -42,7 +42,11 @@ const ARROWS: &[(&str, &[&str], &str)] = &[
     ("repair", &["model", "codec", "ring", "received"], "compares replicas; knows neither files nor peers"),
     ("coordinator", &["model", "codec"], "replicas are indices here: neither nodes nor files nor liveness"),
     ("hints", &["model", "codec", "vfs", "ring"], "a log of its own for each peer"),
-    ("snapshot", &["model", "codec", "vfs", "sstable", "store"], "a fixed set of the store's files"),
+    (
+        "snapshot",
+        &["model", "codec", "vfs", "commitlog", "sstable", "received"],
+        "a fixed set of files; below the store, which makes one before it lets go of a table",
+    ),
     ("backup", &["model", "codec", "ring", "sstable", "snapshot"], "what to upload; the uploads are the server's"),
 ];
 

@@ -24,9 +24,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tonic::Status;
 use tonic::service::Routes;
-use trefoil::metadata::{ClusterState, Epoch};
+use trefoil::metadata::{ClusterState, Epoch, encode_table};
 use trefoil::model::{Identity, Instant, NodeId, Stamp};
 use trefoil::received::namer::{HybridClock, Namer, Tick};
+use trefoil::snapshot::TableLabel;
 use trefoil::store::{Store, StoreOptions, TableSpec};
 use trefoil::vfs::Vfs;
 use trefoil_proto::v1;
@@ -79,7 +80,7 @@ pub struct NodeSettings {
 }
 
 impl NodeSettings {
-    /// The settings of a configuration. The store lives in `store` within the data directory.
+    /// The settings of a configuration.
     pub fn new(config: &Config) -> NodeSettings {
         let member =
             |member: &MemberConfig| InitialMember { address: member.address.to_string(), zone: member.zone.clone() };
@@ -95,7 +96,7 @@ impl NodeSettings {
                 zone: config.node.zone.clone(),
                 initial_members: config.cluster.initial_members.iter().map(member).collect(),
             },
-            store: config.storage.options(config.node.data_dir.join("store")),
+            store: config.store(),
             limits: config.limits.of_requests(),
             admission: Arc::new(config.limits.admission()),
             lanes: config.node.runtimes,
@@ -323,6 +324,12 @@ pub(crate) fn table_specs(state: &ClusterState) -> Vec<TableSpec> {
             lateness_s: table.options.lateness_s,
             compaction: table.options.compaction.clone(),
             columns: table.columns.iter().map(|column| (column.id, column.ty)).collect(),
+            label: TableLabel {
+                keyspace: state.keyspace(table.keyspace).map(|keyspace| keyspace.name.clone()).unwrap_or_default(),
+                table: table.name.clone(),
+                version: table.version,
+                definition: encode_table(table),
+            },
         })
         .collect()
 }
@@ -420,6 +427,7 @@ impl Follower {
         let (replica, specs) = (self.shared.replica.clone(), table_specs(&state));
         let set = tokio::task::spawn_blocking(move || replica.store().set_tables(&specs)).await;
         set.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        self.shared.replica.tables_changed();
         self.link_members(&state);
         self.shared.cluster.store(state);
         for lane in &self.lanes {

@@ -12,6 +12,7 @@
 //! | log segment | `TRFLLOG1` | 1 | [`crate::commitlog`] |
 //! | SSTable | `TRFLSST1` | 1 | [`crate::sstable`] |
 //! | manifest | `TRFLMAN1` | 1 | [`crate::store`] |
+//! | manifest of a snapshot | `TRFLSNP1` | 1 | [`crate::snapshot`] |
 //! | identity of a data directory | `TRFLIDT1` | 1 | [`crate::store`] |
 //! | metadata entry (without magic), cluster state | `TRFLMET1` | 1 | [`crate::metadata`] |
 //! | log of the metadata voters | `TRFLMLG1` | 1 | the server's `metadata_log` |

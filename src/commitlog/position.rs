@@ -1,4 +1,7 @@
-//! Places in the log.
+//! Places in the log, and their bytes: `segment varint | offset varint`.
+
+use crate::Result;
+use crate::codec::varint::{Reader, put_varint};
 
 /// A place in the log: everything before it was appended earlier. Orders the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -10,6 +13,17 @@ pub struct Position {
 }
 
 impl Position {
+    /// Appends the position.
+    pub fn put(self, out: &mut Vec<u8>) {
+        put_varint(out, self.segment);
+        put_varint(out, self.offset);
+    }
+
+    /// Reads what [`Position::put`] wrote.
+    pub fn read(reader: &mut Reader) -> Result<Position> {
+        Ok(Position { segment: reader.varint()?, offset: reader.varint()? })
+    }
+
     /// The position `bytes` further in the same segment.
     pub(super) fn plus(self, bytes: usize) -> Position {
         Position { offset: self.offset + bytes as u64, ..self }

@@ -36,6 +36,7 @@ mod validate;
 pub use apply::{Applied, Verdict, apply, birth};
 pub use entry::{Birth, Entry, Member};
 pub use refusal::{Reason, Refusal};
+pub use snapshot::{decode_table, encode_table};
 pub use validate::{COLUMNS_MAX, KEYSPACES_MAX, NAME_MAX_CHARS, TABLES_MAX};
 
 /// Which state of the cluster: that after the metadata entry `index` of a `generation` of the log.

@@ -84,6 +84,27 @@ impl ClusterState {
     }
 }
 
+/// The definition of one table by itself, for whoever keeps its data apart from the cluster: `version u8 | table`, with no
+/// next column.
+pub fn encode_table(table: &Arc<Table>) -> Bytes {
+    let mut out = vec![FORMAT_VERSION];
+    put_table(&mut out, &KnownTable { table: table.clone(), next_column: 0 });
+    out.into()
+}
+
+/// What [`encode_table`] made.
+pub fn decode_table(bytes: Bytes) -> Result<Table> {
+    let mut reader = Reader::new("table", bytes);
+    let version = reader.u8()?;
+    if version != FORMAT_VERSION {
+        let reason = format!("it has format version {version}, this build reads {FORMAT_VERSION}");
+        return Err(reader.corrupt(reason).into());
+    }
+    let (_, KnownTable { table, .. }) = table(&mut reader)?;
+    reader.end()?;
+    Ok(Arc::unwrap_or_clone(table))
+}
+
 /// An invariant that bytes break is a corruption, not somebody's wrong request.
 fn broken(reader: &Reader, error: &Error) -> Error {
     reader.corrupt(error.to_string()).into()

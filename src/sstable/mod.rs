@@ -49,9 +49,11 @@ pub use self::builder::Builder;
 pub use self::cache::BlockCache;
 pub use self::reader::Sstable;
 pub use self::scan::PartitionStream;
-pub use self::stats::Stats;
+pub use self::stats::{Stats, put_columns, read_columns};
 pub use self::vnodes::{VnodeDirectory, VnodeSpan};
+use crate::Result;
 use crate::codec::EncodedRow;
+use crate::codec::varint::{Reader, put_varint};
 use crate::model::{ColumnId, Stamp, Stream, TableId, Type, VnodeBits};
 
 /// Size at which a block is full unless somebody asks for another, in bytes before compression.
@@ -79,6 +81,29 @@ pub struct SstableMeta {
     pub hash: [u8; 32],
     /// Stamp bounds of the records it was made of.
     pub stamps: (Stamp, Stamp),
+}
+
+impl SstableMeta {
+    /// Appends what a manifest says of the file.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend(self.id.as_bytes());
+        out.extend(self.table.0.as_bytes());
+        put_varint(out, self.bytes);
+        out.extend(self.hash);
+        out.extend(self.stamps.0.0.to_le_bytes());
+        out.extend(self.stamps.1.0.to_le_bytes());
+    }
+
+    /// Reads what [`SstableMeta::put`] wrote.
+    pub fn read(reader: &mut Reader) -> Result<SstableMeta> {
+        Ok(SstableMeta {
+            id: Uuid::from_bytes(reader.array()?),
+            table: TableId(Uuid::from_bytes(reader.array()?)),
+            bytes: reader.varint()?,
+            hash: reader.array()?,
+            stamps: (Stamp(reader.i64()?), Stamp(reader.i64()?)),
+        })
+    }
 }
 
 /// What a builder must know beforehand.

@@ -16,13 +16,13 @@
 
 use bytes::Bytes;
 
+use crate::Result;
 use crate::codec::EncodedRow;
 use crate::codec::row::view::{CellView, KindView, RowView};
 use crate::codec::varint::{Reader, put_bytes, put_varint};
 use crate::model::{
     ColumnId, Deletion, Fragment, Liveness, LivenessKind, PartitionKey, Stamp, TableId, Timestamp, Type,
 };
-use crate::{Corrupt, Result};
 
 const MUST_READ: u8 = 0x01;
 const KEYS: u8 = 0x02;
@@ -185,11 +185,7 @@ impl Stats {
         for pair in [timestamps, self.expiries_s, self.ldts_s].into_iter().flatten() {
             put_pair(&mut out, pair);
         }
-        put_varint(&mut out, self.columns.len() as u64);
-        for (id, ty) in &self.columns {
-            put_varint(&mut out, u64::from(id.0));
-            out.push(ty.code());
-        }
+        put_columns(&mut out, &self.columns);
         out
     }
 
@@ -228,18 +224,30 @@ impl Stats {
         stats.timestamps = timestamps.map(|(min, max)| (Timestamp(min), Timestamp(max)));
         stats.expiries_s = pair(&mut reader, flags & EXPIRIES)?;
         stats.ldts_s = pair(&mut reader, flags & LDTS)?;
-        for _ in 0..reader.varint()? {
-            let (id, code) = (reader.varint_u32()?, reader.u8()?);
-            let ty = Type::from_code(code).ok_or_else(|| unknown_type(code))?;
-            stats.columns.push((ColumnId(id), ty));
-        }
+        stats.columns = read_columns(&mut reader)?;
         reader.end()?;
         Ok(stats)
     }
 }
 
-fn unknown_type(code: u8) -> Corrupt {
-    Corrupt::new("SSTable statistics", format!("no column type has the code {code}"))
+/// Appends column ids and types.
+pub fn put_columns(out: &mut Vec<u8>, columns: &[(ColumnId, Type)]) {
+    put_varint(out, columns.len() as u64);
+    for (id, ty) in columns {
+        put_varint(out, u64::from(id.0));
+        out.push(ty.code());
+    }
+}
+
+/// Reads what [`put_columns`] wrote.
+pub fn read_columns(reader: &mut Reader) -> Result<Vec<(ColumnId, Type)>> {
+    let mut columns = Vec::new();
+    for _ in 0..reader.varint()? {
+        let (id, code) = (reader.varint_u32()?, reader.u8()?);
+        let ty = Type::from_code(code).ok_or_else(|| reader.corrupt(format!("no column type has the code {code}")))?;
+        columns.push((ColumnId(id), ty));
+    }
+    Ok(columns)
 }
 
 fn widen<T: Copy + Ord>(bounds: &mut Option<(T, T)>, value: T) {

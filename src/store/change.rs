@@ -10,6 +10,7 @@
 //!   05 received set    keyspace varint | vnode varint | set (received)             replaces the one before
 //!   06 replay from     position                           every record before it is in a file, or of a table that is gone
 //!   07 next file       number varint                      numbers below it have named files
+//!   81 table known     table (snapshot/manifest.rs)       takes the place of what was known; goes with the table
 //!   08 reconciled through, 09 purged through, 0a withdrawn: reserved
 //! position segment varint | offset varint
 //! ```
@@ -22,8 +23,9 @@ use uuid::Uuid;
 
 use crate::codec::varint::{Reader, put_bytes, put_varint};
 use crate::commitlog::Position;
-use crate::model::{KeyspaceId, Stamp, TableId, Vnode};
+use crate::model::{KeyspaceId, TableId, Vnode};
 use crate::received::{ReceivedSet, ReceivedSets};
+use crate::snapshot::TableInfo;
 use crate::sstable::SstableMeta;
 use crate::{Corrupt, Result};
 
@@ -34,6 +36,7 @@ const TABLE_GONE: u8 = 4;
 const RECEIVED: u8 = 5;
 const REPLAY_FROM: u8 = 6;
 const NEXT_FILE: u8 = 7;
+const TABLE_KNOWN: u8 = 0x81;
 
 /// A kind with this bit may be passed over, and is kept, by a build that does not know it.
 const OPTIONAL: u8 = 0x80;
@@ -48,6 +51,7 @@ pub(super) enum Change {
     Received(KeyspaceId, Vnode, ReceivedSet),
     ReplayFrom(Position),
     NextFile(u64),
+    TableKnown(TableInfo),
     /// An optional change of a later version.
     Unknown(u8, Bytes),
 }
@@ -63,12 +67,7 @@ impl Change {
     fn put_body(&self, body: &mut Vec<u8>) -> u8 {
         match self {
             Change::FileAdded(meta) => {
-                body.extend(meta.id.as_bytes());
-                body.extend(meta.table.0.as_bytes());
-                put_varint(body, meta.bytes);
-                body.extend(meta.hash);
-                body.extend(meta.stamps.0.0.to_le_bytes());
-                body.extend(meta.stamps.1.0.to_le_bytes());
+                meta.put(body);
                 FILE_ADDED
             }
             Change::FileRemoved(id) => {
@@ -77,7 +76,7 @@ impl Change {
             }
             Change::Flushed(table, position) => {
                 body.extend(table.0.as_bytes());
-                put_position(body, *position);
+                position.put(body);
                 FLUSHED
             }
             Change::TableGone(table) => {
@@ -91,12 +90,16 @@ impl Change {
                 RECEIVED
             }
             Change::ReplayFrom(position) => {
-                put_position(body, *position);
+                position.put(body);
                 REPLAY_FROM
             }
             Change::NextFile(number) => {
                 put_varint(body, *number);
                 NEXT_FILE
+            }
+            Change::TableKnown(info) => {
+                info.put(body);
+                TABLE_KNOWN
             }
             Change::Unknown(kind, bytes) => {
                 body.extend(bytes);
@@ -108,16 +111,17 @@ impl Change {
     fn read(kind: u8, body: Bytes) -> Result<Change> {
         let mut reader = Reader::new("manifest change", body);
         let change = match kind {
-            FILE_ADDED => Change::FileAdded(read_meta(&mut reader)?),
+            FILE_ADDED => Change::FileAdded(SstableMeta::read(&mut reader)?),
             FILE_REMOVED => Change::FileRemoved(Uuid::from_bytes(reader.array()?)),
-            FLUSHED => Change::Flushed(read_table(&mut reader)?, read_position(&mut reader)?),
+            FLUSHED => Change::Flushed(read_table(&mut reader)?, Position::read(&mut reader)?),
             TABLE_GONE => Change::TableGone(read_table(&mut reader)?),
             RECEIVED => {
                 let (keyspace, vnode) = (KeyspaceId(reader.varint_u32()?), Vnode(reader.varint_u32()?));
                 Change::Received(keyspace, vnode, ReceivedSet::decode(&mut reader)?)
             }
-            REPLAY_FROM => Change::ReplayFrom(read_position(&mut reader)?),
+            REPLAY_FROM => Change::ReplayFrom(Position::read(&mut reader)?),
             NEXT_FILE => Change::NextFile(reader.varint()?),
+            TABLE_KNOWN => Change::TableKnown(TableInfo::read(&mut reader)?),
             optional if optional & OPTIONAL != 0 => Change::Unknown(optional, reader.rest()),
             required => {
                 let reason = format!("it needs a newer build: change of kind {required} is not known to this one");
@@ -129,27 +133,8 @@ impl Change {
     }
 }
 
-fn read_meta(reader: &mut Reader) -> Result<SstableMeta> {
-    Ok(SstableMeta {
-        id: Uuid::from_bytes(reader.array()?),
-        table: read_table(reader)?,
-        bytes: reader.varint()?,
-        hash: reader.array()?,
-        stamps: (Stamp(reader.i64()?), Stamp(reader.i64()?)),
-    })
-}
-
 fn read_table(reader: &mut Reader) -> Result<TableId> {
     Ok(TableId(Uuid::from_bytes(reader.array()?)))
-}
-
-fn put_position(out: &mut Vec<u8>, position: Position) {
-    put_varint(out, position.segment);
-    put_varint(out, position.offset);
-}
-
-fn read_position(reader: &mut Reader) -> Result<Position> {
-    Ok(Position { segment: reader.varint()?, offset: reader.varint()? })
 }
 
 /// The payload of one edit.
@@ -184,6 +169,8 @@ pub(super) struct State {
     pub(super) replay_from: Position,
     /// The number of the next file.
     pub(super) next_file: u64,
+    /// Tables whose data is not gone, so far as they are known by more than their id.
+    pub(super) tables: BTreeMap<TableId, TableInfo>,
     /// Optional changes of a later version, as they came.
     unknown: Vec<(u8, Bytes)>,
 }
@@ -214,10 +201,12 @@ impl State {
                     return Err(contradiction(format!("table {table} is gone but has file {}", left.id)));
                 }
                 self.flushed.remove(&table);
+                self.tables.remove(&table);
             }
             Change::Received(keyspace, vnode, set) => drop(self.received.insert((keyspace, vnode), set)),
             Change::ReplayFrom(position) => self.replay_from = position.max(self.replay_from),
             Change::NextFile(number) => self.next_file = number.max(self.next_file),
+            Change::TableKnown(info) => drop(self.tables.insert(info.id, info)),
             Change::Unknown(kind, body) => self.unknown.push((kind, body)),
         }
         Ok(())
@@ -227,7 +216,7 @@ impl State {
     pub(super) fn without_table(&self, table: TableId) -> Vec<Change> {
         let files = self.files.values().filter(|meta| meta.table == table);
         let mut changes: Vec<_> = files.map(|meta| Change::FileRemoved(meta.id)).collect();
-        if !changes.is_empty() || self.flushed.contains_key(&table) {
+        if !changes.is_empty() || self.flushed.contains_key(&table) || self.tables.contains_key(&table) {
             changes.push(Change::TableGone(table));
         }
         changes
@@ -240,8 +229,9 @@ impl State {
         let received =
             self.received.iter().map(|((keyspace, vnode), set)| Change::Received(*keyspace, *vnode, set.clone()));
         let unknown = self.unknown.iter().map(|(kind, body)| Change::Unknown(*kind, body.clone()));
+        let known = self.tables.values().cloned().map(Change::TableKnown);
         let numbers = [Change::ReplayFrom(self.replay_from), Change::NextFile(self.next_file)];
-        files.chain(flushed).chain(received).chain(unknown).chain(numbers).collect()
+        files.chain(flushed).chain(known).chain(received).chain(unknown).chain(numbers).collect()
     }
 }
 

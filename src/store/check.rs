@@ -2,6 +2,7 @@
 //!
 //! - Identity and manifest read, and belong together.
 //! - Every listed file is there, is what it is listed as, and every byte of it fits its checksums and the hash.
+//! - So is every file of every snapshot, as the manifest of the snapshot says.
 //! - Every segment of the log reads, none is missing from where replay begins, and each record in it is well-formed.
 //! - No record before the place where replay begins is missing from the files, and none of their names from the sets.
 //! - The log does not end before a position up to which a table was flushed: positions are never used twice.
@@ -16,11 +17,12 @@ use std::sync::Arc;
 use super::change::State;
 use super::manifest::{self, Manifest, Reading};
 use super::stopped::Stopped;
-use super::{DATA_DIRECTORY, LOG_DIRECTORY, identity};
+use super::{DATA_DIRECTORY, LOG_DIRECTORY, SNAPSHOTS_DIRECTORY, identity};
 use crate::codec::mutation::{MutationParts, decode_mutation};
 use crate::codec::{Record, RecordKind};
 use crate::commitlog::{CommitLog, Position, Replayed};
 use crate::model::{Identity, KeyspaceId, TableId, Vnode};
+use crate::snapshot::{self, Directory, Found};
 use crate::sstable::{BlockCache, Sstable, SstableMeta, file_name};
 use crate::{Corrupt, Error, Result};
 
@@ -36,6 +38,8 @@ pub struct CheckReport {
     pub sstables: u64,
     /// Their length, as the manifest has it.
     pub sstable_bytes: u64,
+    /// Snapshots that were read.
+    pub snapshots: u64,
     /// Segments of the log.
     pub log_segments: u64,
     /// Their length.
@@ -68,6 +72,9 @@ impl Stopped {
         match &state {
             Some(state) => state.files.values().for_each(|meta| self.check_listed(meta, &mut report)),
             None => report.note(&self.data_directory(), "not read, since nothing says what is to be there"),
+        }
+        if let Err(error) = self.check_snapshots(&mut report) {
+            report.findings.push(error);
         }
         if let Err(error) = self.note_leftovers(state.as_ref(), &mut report) {
             report.findings.push(error);
@@ -115,7 +122,10 @@ impl Stopped {
     fn check_listed(&self, meta: &SstableMeta, report: &mut CheckReport) {
         report.sstables += 1;
         report.sstable_bytes += meta.bytes;
-        let path = self.data_directory().join(file_name(meta.id));
+        self.check_file(self.data_directory().join(file_name(meta.id)), meta, report);
+    }
+
+    fn check_file(&self, path: PathBuf, meta: &SstableMeta, report: &mut CheckReport) {
         let outcome = self.vfs.exists(&path).and_then(|exists| {
             if !exists {
                 let missing = Corrupt::new("table", "a file that the manifest lists is missing");
@@ -126,6 +136,27 @@ impl Stopped {
             sstable.verify(&meta.hash)
         });
         report.findings.extend(outcome.err().map(|error| error.in_file(&path, 0)));
+    }
+
+    /// Every file of every snapshot, those included that the store holds as well: a name may lead elsewhere.
+    fn check_snapshots(&self, report: &mut CheckReport) -> Result<()> {
+        let directory = Directory::new(self.vfs.clone(), self.directory.join(SNAPSHOTS_DIRECTORY));
+        let Found { whole, damaged, unfinished } = directory.find()?;
+        for snapshot in whole {
+            report.snapshots += 1;
+            if report.identity.is_some_and(|owner| owner != snapshot.owner) {
+                let reason = format!("it is one of node {}", snapshot.owner.node);
+                report.fault("snapshot", reason, snapshot::path(&directory.of(snapshot.id)));
+            }
+            for meta in &snapshot.files {
+                self.check_file(directory.of(snapshot.id).join(file_name(meta.id)), meta, report);
+            }
+        }
+        report.findings.extend(damaged.into_iter().map(|damaged| damaged.error));
+        for id in unfinished {
+            report.note(&directory.of(id), "a snapshot without its manifest; it will be removed");
+        }
+        Ok(())
     }
 
     /// Files that a flush, a compaction or a rewrite had not finished, or that had no time to go.

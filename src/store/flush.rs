@@ -78,11 +78,21 @@ impl Store {
             return Err(Error::UnknownTable { table: unknown });
         }
         for (_, table) in tables.iter().filter(|(id, _)| table.is_none_or(|only| only == **id)) {
-            self.flush_frozen(table)?;
-            table.freeze();
-            self.flush_frozen(table)?;
+            self.flush_whole(table)?;
         }
         self.release_log()
+    }
+
+    /// Flushes whatever a table holds in memory; it may be one that leaves.
+    pub(super) fn flush_table(&self, table: &Arc<Table>) -> Result<()> {
+        let _one_at_a_time = self.flushing.lock();
+        self.flush_whole(table)
+    }
+
+    fn flush_whole(&self, table: &Arc<Table>) -> Result<()> {
+        self.flush_frozen(table)?;
+        table.freeze();
+        self.flush_frozen(table)
     }
 
     /// Flushes what is frozen of a table, oldest first.
@@ -141,8 +151,7 @@ impl Store {
         view: impl FnOnce(&View, Arc<LiveFile>) -> View,
     ) -> Result<bool> {
         let mut manifest = self.manifest.lock();
-        let is_dropped = !self.memory.tables.load().get(&table.spec().id).is_some_and(|live| Arc::ptr_eq(live, table));
-        if is_dropped {
+        if !self.memory.holders().iter().any(|holder| Arc::ptr_eq(holder, table)) {
             self.memory.names.lock().not_saved(&changes);
             self.remove_file(&self.file_path(file.meta.id));
             return Ok(false);
@@ -185,8 +194,8 @@ impl Store {
     fn replay_from(&self, flushed: Option<&Arc<Frozen>>) -> Position {
         // First this, then the tables: what is inserted meanwhile begins behind it.
         let inserted = self.memory.names.lock().inserted();
-        let tables = self.memory.tables.load();
-        tables.values().filter_map(|table| table.unflushed_from(flushed)).fold(inserted, Position::min)
+        let holders = self.memory.holders();
+        holders.iter().filter_map(|table| table.unflushed_from(flushed)).fold(inserted, Position::min)
     }
 
     /// A name for a file: a digest of what no other file of any cluster has in common with it.

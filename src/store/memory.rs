@@ -21,6 +21,8 @@ pub(super) type Tables = BTreeMap<TableId, Arc<Table>>;
 
 pub(super) struct Memory {
     pub(super) tables: ArcSwap<Tables>,
+    /// Tables that are gone, whose data is to follow.
+    pub(super) leaving: Mutex<Tables>,
     pub(super) names: Mutex<Names>,
     /// The largest stamp seen.
     pub(super) last_stamp: AtomicI64,
@@ -28,6 +30,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// All tables that hold anything, also those that leave.
+    pub(super) fn holders(&self) -> Vec<Arc<Table>> {
+        // A table that goes stands among those that leave before it is missed here.
+        let mut holders: Vec<_> = self.tables.load().values().cloned().collect();
+        holders.extend(self.leaving.lock().values().cloned());
+        holders
+    }
+
     /// Applies a logged record, in log order. One of an unknown table has no effect, but its name is received.
     pub(super) fn insert(&self, record: &Bytes, end: Position) -> Result<()> {
         let span = Span { begin: self.names.lock().inserted(), end };

@@ -16,29 +16,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::Result;
 use crate::commitlog::CommitLog;
 use crate::model::{ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, TableId, Type};
+use crate::snapshot::TableLabel;
 pub use crate::sstable::Access;
 use crate::sstable::BlockCache;
 use crate::vfs::{Lock, Vfs};
 pub use check::CheckReport;
 use manifest::Manifest;
-use memory::{Memory, Tables};
+use memory::Memory;
+use snapshots::Snapshots;
+pub use snapshots::{BeforeDrop, SnapshotList, SnapshotOptions, SnapshotScope};
 pub use stopped::Stopped;
-use table::Table;
 
 mod change;
 mod check;
 mod compact;
 mod flush;
 mod identity;
+mod leaving;
 mod manifest;
 mod memory;
 mod names;
 mod point;
 mod read;
 mod recovery;
+mod snapshots;
 mod stopped;
 mod table;
 #[cfg(test)]
@@ -50,6 +53,8 @@ mod write;
 const DATA_DIRECTORY: &str = "data";
 /// Where log segments are, within the data directory.
 const LOG_DIRECTORY: &str = "log";
+/// Where snapshots are, within the data directory.
+const SNAPSHOTS_DIRECTORY: &str = "snapshots";
 
 /// How a store is laid out and what it may use.
 #[derive(Debug, Clone)]
@@ -62,6 +67,8 @@ pub struct StoreOptions {
     pub memtable_budget_bytes: u64,
     /// Memory for decoded blocks.
     pub cache_bytes: u64,
+    /// What becomes of the data of tables that go.
+    pub snapshots: SnapshotOptions,
 }
 
 /// What a store needs to know of a table.
@@ -79,6 +86,8 @@ pub struct TableSpec {
     pub compaction: CompactionOptions,
     /// Column ids and type codes, written into each SSTable so that it can be read by itself.
     pub columns: Vec<(ColumnId, Type)>,
+    /// What people call it, and its definition: snapshots carry it, nothing else looks at it.
+    pub label: TableLabel,
 }
 
 /// What is in a store, for people and metrics.
@@ -104,11 +113,18 @@ pub struct StoreStatus {
     pub flushes: u64,
     /// Compactions done since the start.
     pub compactions: u64,
+    /// Snapshots, damaged ones included.
+    pub snapshots: u64,
+    /// Bytes of files that only snapshots hold: removing all of them frees so much.
+    pub snapshot_only_bytes: u64,
+    /// Tables that are gone and whose data has not followed yet.
+    pub tables_leaving: u64,
 }
 
 /// All tables of a node.
 ///
-/// Locks, in the order in which they nest: `flushing` or `compacting`, `manifest`, a table's, `names`; `log`, `names`.
+/// Locks, in the order in which they nest: `snapshots.changing`, `flushing` or `compacting`, `manifest`, `memory.leaving`, a
+/// table's, `names`; `log`, `names`.
 pub struct Store {
     vfs: Arc<dyn Vfs>,
     options: StoreOptions,
@@ -124,43 +140,15 @@ pub struct Store {
     compacting: Mutex<()>,
     flushes: AtomicU64,
     compactions: AtomicU64,
+    snapshots: Snapshots,
     /// The directory is this process's own until the last.
     _lock: Box<dyn Lock>,
 }
 
 impl Store {
-    /// Makes the set of tables what `tables` says: new ones begin empty, those that are gone lose their data at once.
-    pub fn set_tables(&self, tables: &[TableSpec]) -> Result<()> {
-        let mut manifest = self.manifest.lock();
-        let present = self.memory.tables.load_full();
-        let mut next = Tables::new();
-        for spec in tables {
-            let table = present.get(&spec.id).cloned();
-            let table = table.unwrap_or_else(|| Arc::new(Table::new(spec.clone(), Vec::new(), Default::default())));
-            next.insert(spec.id, table);
-        }
-        let gone = present.keys().filter(|id| !next.contains_key(id));
-        let changes: Vec<_> = gone.clone().flat_map(|id| manifest.state().without_table(*id)).collect();
-        if !changes.is_empty() {
-            manifest.commit(changes)?;
-        }
-        let gone: Vec<_> = gone.filter_map(|id| present.get(id)).collect();
-        for spec in tables {
-            if let Some(table) = next.get(&spec.id) {
-                table.set_spec(spec.clone());
-            }
-        }
-        self.memory.tables.store(Arc::new(next));
-        // Readers that hold a file read on.
-        for file in gone.iter().flat_map(|table| table.view().files.clone()) {
-            self.remove_file(&self.file_path(file.meta.id));
-        }
-        Ok(())
-    }
-
     /// Bytes held by all memtables.
     fn memtable_bytes(&self) -> u64 {
-        self.memory.tables.load().values().map(|table| table.view().memtable_bytes()).sum()
+        self.memory.holders().iter().map(|table| table.view().memtable_bytes()).sum()
     }
 
     /// Numbers for people and metrics.
@@ -175,13 +163,19 @@ impl Store {
             compactions: self.compactions.load(Ordering::Relaxed),
             ..StoreStatus::default()
         };
-        for table in self.memory.tables.load().values() {
+        status.tables_leaving = self.memory.leaving.lock().len() as u64;
+        let snapshots = self.snapshots.list();
+        status.snapshots = (snapshots.whole.len() + snapshots.damaged.len()) as u64;
+        let mut only_kept = snapshots.files();
+        for table in self.memory.holders() {
             let view = table.view();
+            only_kept.retain(|id, _| !view.files.iter().any(|file| file.meta.id == *id));
             status.memtable_bytes += view.memtable_bytes();
             status.memtables_frozen += view.frozen.len() as u64;
             status.sstables += view.files.len() as u64;
             status.sstable_bytes += view.files.iter().map(|file| file.meta.bytes).sum::<u64>();
         }
+        status.snapshot_only_bytes = only_kept.values().sum();
         status
     }
 }

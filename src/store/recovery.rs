@@ -20,11 +20,13 @@ use super::change::State;
 use super::manifest::Manifest;
 use super::memory::{Memory, Tables};
 use super::names::Names;
+use super::snapshots::Snapshots;
 use super::table::Table;
 use super::view::LiveFile;
-use super::{DATA_DIRECTORY, LOG_DIRECTORY, Store, StoreOptions, TableSpec, identity};
+use super::{DATA_DIRECTORY, LOG_DIRECTORY, SNAPSHOTS_DIRECTORY, Store, StoreOptions, TableSpec, identity, leaving};
 use crate::commitlog::{CommitLog, LogOptions};
 use crate::model::{Identity, TableId};
+use crate::snapshot::Directory;
 use crate::sstable::{BlockCache, Sstable, file_name};
 use crate::vfs::Vfs;
 use crate::{Corrupt, Result};
@@ -32,16 +34,18 @@ use crate::{Corrupt, Result};
 impl Store {
     /// Opens the data directory, making it if it is empty: takes its lock, refuses another node's or cluster's, reads the
     /// manifest, removes files that nothing lists, replays the log and fsyncs it. Records of tables not in `tables` are
-    /// passed over, their files removed (they were dropped).
+    /// passed over, unless the manifest knows them: they were dropped meanwhile, and leave as [`Store::set_tables`] says.
     pub fn open(vfs: Arc<dyn Vfs>, options: StoreOptions, identity: Identity, tables: &[TableSpec]) -> Result<Store> {
         let data = options.directory.join(DATA_DIRECTORY);
         vfs.create_dir(&data)?;
         let lock = vfs.lock(&identity::lock_path(&options.directory))?;
         let mut manifest = open_manifest(&vfs, &options.directory, &identity)?;
-        forget_dropped(&mut manifest, tables)?;
+        let dropped = leaving::dropped(manifest.state(), tables);
+        let all: Vec<TableSpec> = tables.iter().cloned().chain(dropped).collect();
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         let memory = Memory {
-            tables: ArcSwap::from_pointee(open_tables(&*vfs, &data, manifest.state(), &cache, tables)?),
+            tables: ArcSwap::from_pointee(open_tables(&*vfs, &data, manifest.state(), &cache, &all)?),
+            leaving: Mutex::default(),
             names: Mutex::new(Names::new(manifest.state().received.clone(), manifest.state().replay_from)),
             last_stamp: AtomicI64::new(last_stamp(manifest.state())),
             vnode_bits: identity.vnode_bits,
@@ -50,6 +54,7 @@ impl Store {
         // Only now that nothing listed is missing: if the manifest had lost an edit, this would destroy the evidence.
         manifest.settle()?;
         remove_unlisted(&*vfs, &data, manifest.state())?;
+        let snapshots = Directory::new(vfs.clone(), options.directory.join(SNAPSHOTS_DIRECTORY));
         let store = Store {
             _lock: lock,
             vfs,
@@ -63,7 +68,9 @@ impl Store {
             compacting: Mutex::new(()),
             flushes: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
+            snapshots: Snapshots::open(snapshots)?,
         };
+        store.set_tables(tables)?;
         store.release_log()?;
         Ok(store)
     }
@@ -95,16 +102,6 @@ fn open_manifest(vfs: &Arc<dyn Vfs>, directory: &Path, identity: &Identity) -> R
 
 fn missing(what: &'static str, reason: &str, path: &Path) -> crate::Error {
     Corrupt { file: Some(path.to_owned()), ..Corrupt::new(what, reason) }.into()
-}
-
-/// Takes tables that are not in `tables` out of the manifest: they were dropped while the node was down.
-fn forget_dropped(manifest: &mut Manifest, tables: &[TableSpec]) -> Result<()> {
-    let kept: BTreeSet<TableId> = tables.iter().map(|spec| spec.id).collect();
-    let state = manifest.state();
-    let known = state.files.values().map(|meta| meta.table).chain(state.flushed.keys().copied());
-    let dropped: BTreeSet<TableId> = known.filter(|table| !kept.contains(table)).collect();
-    let changes: Vec<_> = dropped.into_iter().flat_map(|table| state.without_table(table)).collect();
-    if changes.is_empty() { Ok(()) } else { manifest.commit(changes) }
 }
 
 /// Removes files that no manifest lists: of flushes and compactions that were cut short, and of dropped tables.

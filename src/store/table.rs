@@ -30,6 +30,8 @@ struct Active {
     /// The end of the last record of the table.
     last: Position,
     stamps: (Stamp, Stamp),
+    /// The table is gone: what comes has no effect.
+    is_closed: bool,
 }
 
 /// Where a record stands in the log.
@@ -64,7 +66,7 @@ impl Table {
     /// were flushed.
     pub(super) fn insert(&self, mutation: &MutationParts, stamp: Stamp, span: Span) -> Result<()> {
         let mut active = self.active.lock();
-        if span.end <= active.last {
+        if span.end <= active.last || active.is_closed {
             return Ok(());
         }
         let memtable = &self.view.load().active;
@@ -81,6 +83,16 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    /// The table takes no more writes: whoever is about to insert one inserts it before, or without effect.
+    pub(super) fn close(&self) {
+        self.active.lock().is_closed = true;
+    }
+
+    /// Undoes [`Table::close`].
+    pub(super) fn open(&self) {
+        self.active.lock().is_closed = false;
     }
 
     /// Freezes the active memtable, unless it is empty.

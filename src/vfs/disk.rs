@@ -99,6 +99,10 @@ impl Vfs for DiskVfs {
         fs::remove_file(path).map_err(|e| Error::io("remove", path, e))
     }
 
+    fn remove_dir(&self, directory: &Path) -> Result<()> {
+        fs::remove_dir(directory).map_err(|e| Error::io("remove directory", directory, e))
+    }
+
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
         take_lock(OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path), path)
     }
@@ -152,6 +156,10 @@ impl Vfs for ReadOnlyDiskVfs {
 
     fn remove(&self, path: &Path) -> Result<()> {
         refused("remove", path)
+    }
+
+    fn remove_dir(&self, directory: &Path) -> Result<()> {
+        refused("remove directory", directory)
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {

@@ -38,6 +38,8 @@ pub enum Operation {
     Link,
     /// [`Vfs::remove`].
     Remove,
+    /// [`Vfs::remove_dir`].
+    RemoveDir,
     /// [`Vfs::lock`].
     Lock,
     /// [`File::read_at`].
@@ -143,6 +145,7 @@ impl Operation {
             Operation::Rename => "rename",
             Operation::Link => "link",
             Operation::Remove => "remove",
+            Operation::RemoveDir => "remove directory",
             Operation::Lock => "lock",
             Operation::Read => "read",
             Operation::Write => "write to",
@@ -208,6 +211,11 @@ impl Vfs for FaultyVfs {
     fn remove(&self, path: &Path) -> Result<()> {
         self.pass(Operation::Remove, path)?;
         self.inner.remove(path)
+    }
+
+    fn remove_dir(&self, directory: &Path) -> Result<()> {
+        self.pass(Operation::RemoveDir, directory)?;
+        self.inner.remove_dir(directory)
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {

@@ -123,6 +123,9 @@ impl MemoryVfs {
             inode.now = inode.durable.clone();
         }
         state.names = state.durable.clone();
+        // Where a removal was lost, so was that of the directory it was in.
+        let kept: Vec<_> = state.names.keys().flat_map(|path| path.ancestors().skip(1).map(Path::to_owned)).collect();
+        state.directories.extend(kept);
         state.locks.clear();
         state.epoch += 1;
         state.operations = 0;
@@ -420,6 +423,19 @@ impl Vfs for MemoryVfs {
         self.run("remove", path, |state| {
             state.find(path)?;
             state.change_name(NameChange::Remove { path: path.to_owned() });
+            Ok(())
+        })
+    }
+
+    fn remove_dir(&self, directory: &Path) -> Result<()> {
+        self.run("remove directory", directory, |state| {
+            if !state.directories.contains(directory) {
+                return Err(io::ErrorKind::NotFound);
+            }
+            if state.names.keys().chain(&state.directories).any(|path| path.parent() == Some(directory)) {
+                return Err(io::ErrorKind::DirectoryNotEmpty);
+            }
+            state.directories.remove(directory);
             Ok(())
         })
     }

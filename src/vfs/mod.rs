@@ -51,6 +51,9 @@ pub trait Vfs: Send + Sync + 'static {
     /// Removes a file. Open handles stay readable.
     fn remove(&self, path: &Path) -> Result<()>;
 
+    /// Removes a directory, which must be empty.
+    fn remove_dir(&self, directory: &Path) -> Result<()>;
+
     /// Takes an exclusive lock by this file name, held until the guard is dropped or the process ends, and says so with
     /// [`crate::Error::Locked`] (naming the directory of `path`) if another holder has it.
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>>;

@@ -83,6 +83,22 @@ fn names_are_made_moved_linked_and_removed() {
 }
 
 #[test]
+fn only_an_empty_directory_is_removed() {
+    on_all(|vfs, directory| {
+        let (outer, inner) = (directory.join("outer"), directory.join("outer/inner"));
+        vfs.create_dir(&inner).unwrap();
+        assert_eq!(refused(vfs.remove_dir(&outer)), std::io::ErrorKind::DirectoryNotEmpty);
+        vfs.create(&inner.join("a")).unwrap();
+        assert_eq!(refused(vfs.remove_dir(&inner)), std::io::ErrorKind::DirectoryNotEmpty);
+        vfs.remove(&inner.join("a")).unwrap();
+        vfs.remove_dir(&inner).unwrap();
+        vfs.remove_dir(&outer).unwrap();
+        assert!(!vfs.exists(&outer).unwrap());
+        assert_eq!(refused(vfs.remove_dir(&outer)), std::io::ErrorKind::NotFound);
+    });
+}
+
+#[test]
 fn directories_are_made_with_their_parents() {
     on_all(|vfs, directory| {
         let deep = directory.join("x/y");

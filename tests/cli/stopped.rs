@@ -51,6 +51,7 @@ impl Node {
             segment_bytes: 16 << 10,
             memtable_budget_bytes: 1 << 20,
             cache_bytes: 1 << 20,
+            snapshots: Default::default(),
         };
         let identity =
             Identity { cluster: Uuid::from_u128(1), node: NodeId(5), vnode_bits: VnodeBits::new(2).unwrap() };
@@ -62,6 +63,7 @@ impl Node {
             lateness_s: 3_600,
             compaction: CompactionOptions::default(),
             columns,
+            label: Default::default(),
         };
         self.store = Some(Store::open(Arc::new(DiskVfs), options, identity, &[table]).unwrap());
     }

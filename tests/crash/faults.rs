@@ -24,7 +24,7 @@ const SLICE: u64 = 67;
 /// After so many steps behind the fault everything is looked at.
 const WATCHED: u32 = 4;
 
-const OPERATIONS: [Operation; 16] = [
+const OPERATIONS: [Operation; 17] = [
     Operation::Create,
     Operation::Open,
     Operation::Exists,
@@ -34,6 +34,7 @@ const OPERATIONS: [Operation; 16] = [
     Operation::Rename,
     Operation::Link,
     Operation::Remove,
+    Operation::RemoveDir,
     Operation::Lock,
     Operation::Read,
     Operation::Write,
@@ -165,6 +166,7 @@ impl Run {
         self.step(Step::Restart);
         self.step(Step::Commit);
         self.step(Step::Flush);
+        self.store().let_go(1).unwrap();
         self.check();
         self.check_files();
     }
@@ -239,7 +241,7 @@ impl Run {
                 let tables = [TABLES[0], SUCCESSOR];
                 self.store().set_tables(&specs(tables))?;
                 self.tables = tables;
-                Ok(())
+                self.store().let_go(1)
             }
             Step::Read => {
                 self.check();

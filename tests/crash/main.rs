@@ -121,6 +121,7 @@ fn open_on(vfs: Arc<dyn Vfs>, tables: [TableId; 2]) -> Result<Store> {
         segment_bytes: 16 << 10,
         memtable_budget_bytes: 1 << 20,
         cache_bytes: 1 << 20,
+        snapshots: Default::default(),
     };
     let identity = Identity { cluster: Uuid::from_u128(1), node: NodeId(1), vnode_bits: VnodeBits::new(1).unwrap() };
     Store::open(vfs, options, identity, &specs(tables))
@@ -136,6 +137,7 @@ fn specs(tables: [TableId; 2]) -> [TableSpec; 2] {
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
         columns: columns.clone(),
+        label: Default::default(),
     })
 }
 

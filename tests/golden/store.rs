@@ -9,12 +9,13 @@ use trefoil::model::{
     Cell, CellKind, ClusteringKey, ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, Mutation,
     MutationName, NodeId, PartitionKey, Row, Stamp, TableId, Timestamp, Type, VnodeBits,
 };
-use trefoil::store::{Store, StoreOptions, TableSpec};
+use trefoil::snapshot::TableLabel;
+use trefoil::store::{SnapshotScope, Store, StoreOptions, TableSpec};
 use trefoil::vfs::Vfs;
 use trefoil::vfs::memory::MemoryVfs;
 use uuid::Uuid;
 
-use crate::kept::golden;
+use crate::kept::{golden, kept};
 
 const TABLE: TableId = TableId(Uuid::from_u128(0x0f0e0d0c_0b0a_0908_0706_050403020100));
 const NEW_YEAR_US: i64 = 1_767_225_600_000_000;
@@ -25,6 +26,7 @@ fn open(vfs: &MemoryVfs) -> Store {
         segment_bytes: 16 << 10,
         memtable_budget_bytes: 1 << 20,
         cache_bytes: 1 << 20,
+        snapshots: Default::default(),
     };
     let cluster = Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00c1);
     let identity = Identity { cluster, node: NodeId(2), vnode_bits: VnodeBits::DEFAULT };
@@ -36,6 +38,12 @@ fn open(vfs: &MemoryVfs) -> Store {
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
         columns,
+        label: TableLabel {
+            keyspace: "demo".to_owned(),
+            table: "airports".to_owned(),
+            version: 2,
+            definition: Bytes::from_static(b"columns"),
+        },
     };
     Store::open(Arc::new(vfs.clone()), options, identity, &[spec]).expect("a store that opens")
 }
@@ -76,10 +84,36 @@ fn replace(vfs: &MemoryVfs, path: &str, bytes: &[u8]) {
 fn a_directory_is_written_and_opened_as_it_always_was() {
     let vfs = written();
     let identity = golden("identity", &read(&vfs, "node/IDENTITY"));
-    let manifest = golden("manifest", &read(&vfs, "node/MANIFEST"));
+    let manifest = golden("manifest-table-known", &read(&vfs, "node/MANIFEST"));
     replace(&vfs, "node/IDENTITY", &identity);
     replace(&vfs, "node/MANIFEST", &manifest);
-    let store = open(&vfs);
+    check(&vfs);
+}
+
+/// Written before the manifest knew more of a table than its id.
+#[test]
+fn an_older_manifest_is_read() {
+    let vfs = written();
+    let manifest = kept("manifest", &read(&vfs, "node/MANIFEST"));
+    replace(&vfs, "node/MANIFEST", &manifest);
+    check(&vfs);
+}
+
+#[test]
+fn a_snapshot_is_written_and_found_as_it_always_was() {
+    let vfs = written();
+    let made = open(&vfs).create_snapshot("new year", SnapshotScope::All, NEW_YEAR_US).expect("made");
+    let path = format!("node/snapshots/{}/SNAPSHOT", made.id);
+    let manifest = golden("snapshot", &read(&vfs, &path));
+    replace(&vfs, &path, &manifest);
+    let list = open(&vfs).snapshots();
+    assert_eq!(list.whole.get(&made.id), Some(&made));
+    assert!(list.damaged.is_empty() && made.files.len() == 1 && made.received.len() == 1);
+}
+
+/// The directory is that of the one row.
+fn check(vfs: &MemoryVfs) {
+    let store = open(vfs);
     assert_eq!((store.status().sstables, store.last_stamp()), (1, Stamp(NEW_YEAR_US)));
     let sets = store.received();
     let ((keyspace, _), set) = sets.first_key_value().expect("one name");

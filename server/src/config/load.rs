@@ -9,12 +9,13 @@ use trefoil::ring::Zone;
 
 use super::section::Section;
 use super::settings::{
-    CACHE_MIB, MEMTABLE_MIB, MUTATION_MIB_MAX, PAGE_KIB_DEFAULT, PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT,
-    REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS, addresses, runtimes,
+    CACHE_MIB, DROPPED_KEPT_DAYS, DROPPED_KEPT_MOST, MEMTABLE_MIB, MUTATION_MIB_MAX, PAGE_KIB_DEFAULT,
+    PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS,
+    addresses, runtimes,
 };
 use super::{
     ClusterConfig, Config, ConfigError, LimitsConfig, LogConfig, LogFormat, MemberConfig, NodeConfig, Problem,
-    StorageConfig,
+    SnapshotsConfig, StorageConfig,
 };
 
 /// Longest name of a cluster, region or zone.
@@ -45,6 +46,7 @@ impl Config {
             cluster: cluster(root.section("cluster")?)?,
             node: node(root.section("node")?, base)?,
             storage: storage(root.section("storage")?)?,
+            snapshots: snapshots(root.section("snapshots")?)?,
             limits: limits(root.section("limits")?)?,
             log: log(root.section("log")?)?,
         };
@@ -118,6 +120,16 @@ fn storage(mut section: Section) -> Result<StorageConfig, Problem> {
         segment_mib: section.number(&SEGMENT_MIB)?,
         memtable_mib: section.number(&MEMTABLE_MIB)?,
         cache_mib: section.number(&CACHE_MIB)?,
+    };
+    section.end()?;
+    Ok(config)
+}
+
+fn snapshots(mut section: Section) -> Result<SnapshotsConfig, Problem> {
+    let config = SnapshotsConfig {
+        before_drop: section.flag("before_drop", SnapshotsConfig::default().before_drop)?,
+        dropped_kept_days: section.number(&DROPPED_KEPT_DAYS)?,
+        dropped_kept_most: section.number(&DROPPED_KEPT_MOST)?,
     };
     section.end()?;
     Ok(config)

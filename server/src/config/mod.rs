@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use trefoil::model::VnodeBits;
 use trefoil::ring::Zone;
-use trefoil::store::StoreOptions;
+use trefoil::store::{BeforeDrop, SnapshotOptions, StoreOptions};
 
 use crate::coordinate::{Admission, Limits};
 
@@ -35,6 +35,8 @@ pub struct Config {
     pub node: NodeConfig,
     /// Sizes of its store.
     pub storage: StorageConfig,
+    /// Snapshots that it makes by itself.
+    pub snapshots: SnapshotsConfig,
     /// What requests may ask, and how many at once.
     pub limits: LimitsConfig,
     /// What is logged.
@@ -87,6 +89,17 @@ pub struct StorageConfig {
     pub memtable_mib: u64,
     /// Memory for decoded blocks.
     pub cache_mib: u64,
+}
+
+/// Snapshots that a node makes by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotsConfig {
+    /// Whether the data of a table that is dropped or truncated is kept in one.
+    pub before_drop: bool,
+    /// How long it stays.
+    pub dropped_kept_days: u64,
+    /// How many stay.
+    pub dropped_kept_most: u64,
 }
 
 /// What requests may ask, and how many are taken on at once.
@@ -180,14 +193,26 @@ pub enum Problem {
     },
 }
 
-impl StorageConfig {
-    /// The same for a store in `directory`.
-    pub fn options(&self, directory: PathBuf) -> StoreOptions {
+impl Config {
+    /// The settings of the store, which lives in `store` within the data directory.
+    pub fn store(&self) -> StoreOptions {
+        let StorageConfig { segment_mib, memtable_mib, cache_mib } = self.storage;
         StoreOptions {
-            directory,
-            segment_bytes: self.segment_mib << 20,
-            memtable_budget_bytes: self.memtable_mib << 20,
-            cache_bytes: self.cache_mib << 20,
+            directory: self.node.data_dir.join("store"),
+            segment_bytes: segment_mib << 20,
+            memtable_budget_bytes: memtable_mib << 20,
+            cache_bytes: cache_mib << 20,
+            snapshots: self.snapshots.options(),
+        }
+    }
+}
+
+impl SnapshotsConfig {
+    fn options(&self) -> SnapshotOptions {
+        SnapshotOptions {
+            before_drop: if self.before_drop { BeforeDrop::Snapshot } else { BeforeDrop::Nothing },
+            kept_s: self.dropped_kept_days * 24 * 3_600,
+            kept_most: self.dropped_kept_most as usize,
         }
     }
 }

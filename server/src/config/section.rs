@@ -56,6 +56,12 @@ impl Section {
         })
     }
 
+    /// True or false.
+    pub(super) fn flag(&mut self, key: &'static str, default: bool) -> Result<bool, Problem> {
+        let Some(value) = self.take(key) else { return Ok(default) };
+        value.as_bool().ok_or_else(|| self.wrong(key, &value, "must be true or false".to_owned()))
+    }
+
     /// A text that has to be there and fits `is_right`.
     pub(super) fn text(
         &mut self,

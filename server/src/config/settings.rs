@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 
 use tracing::Level;
 
-use super::{ClusterConfig, Config, LimitsConfig, LogConfig, LogFormat, NodeConfig, StorageConfig};
+use super::{ClusterConfig, Config, LimitsConfig, LogConfig, LogFormat, NodeConfig, SnapshotsConfig, StorageConfig};
 
 /// A setting that is a whole number. The name ends in its unit.
 pub(super) struct Number {
@@ -31,6 +31,10 @@ pub(super) const SEGMENT_MIB: Number = number("segment_mib", 48, 1_024, 64, "siz
 pub(super) const MEMTABLE_MIB: Number =
     number("memtable_mib", 32, 1 << 20, 256, "memory of all memtables; at half of it flushing begins");
 pub(super) const CACHE_MIB: Number = number("cache_mib", 8, 1 << 20, 256, "memory for decoded blocks of SSTables");
+
+pub(super) const DROPPED_KEPT_DAYS: Number = number("dropped_kept_days", 1, 3_650, 7, "so long such a snapshot stays");
+pub(super) const DROPPED_KEPT_MOST: Number =
+    number("dropped_kept_most", 1, 10_000, 100, "so many of them stay; of more the oldest goes, however young");
 
 pub(super) const REQUESTS_IN_FLIGHT: Number =
     number("requests_in_flight", 16, 1_000_000, 16_384, "requests of clients at once; more are refused");
@@ -66,6 +70,7 @@ impl Config {
             cluster,
             node,
             storage: StorageConfig::default(),
+            snapshots: SnapshotsConfig::default(),
             limits: LimitsConfig::default(),
             log: LogConfig::default(),
         }
@@ -78,6 +83,16 @@ impl Default for StorageConfig {
             segment_mib: SEGMENT_MIB.default,
             memtable_mib: MEMTABLE_MIB.default,
             cache_mib: CACHE_MIB.default,
+        }
+    }
+}
+
+impl Default for SnapshotsConfig {
+    fn default() -> SnapshotsConfig {
+        SnapshotsConfig {
+            before_drop: true,
+            dropped_kept_days: DROPPED_KEPT_DAYS.default,
+            dropped_kept_most: DROPPED_KEPT_MOST.default,
         }
     }
 }

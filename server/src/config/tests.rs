@@ -33,7 +33,7 @@ fn the_least_file_has_the_defaults() {
     assert!(config.node.runtimes >= 1);
     assert_eq!(config.limits.mutation_mib_max, 16);
     assert_eq!(config.log, LogConfig { level: tracing::Level::INFO, format: LogFormat::Text });
-    assert_eq!(config.storage.options(PathBuf::new()).segment_bytes, 64 << 20);
+    assert_eq!(config.store().segment_bytes, 64 << 20);
 }
 
 #[test]
@@ -42,6 +42,7 @@ fn what_is_written_reads_back() {
     config.node.data_dir = PathBuf::from("/a \"b\" \\ c");
     config.cluster.vnodes = VnodeBits::new(3).unwrap();
     config.storage = StorageConfig { segment_mib: 48, memtable_mib: 33, cache_mib: 9 };
+    config.snapshots = SnapshotsConfig { before_drop: false, dropped_kept_days: 3, dropped_kept_most: 4 };
     config.limits.page_kib_default = 77;
     config.log = LogConfig { level: tracing::Level::DEBUG, format: LogFormat::Json };
     assert_eq!(parse(&config.to_toml()).unwrap(), config);
@@ -60,6 +61,7 @@ fn a_wrong_setting_is_named() {
             "memtables_mib = 64",
             "storage.memtables_mib is not a setting; storage has segment_mib, memtable_mib, cache_mib",
         ),
+        ("snapshots", "before_drop = 1", "snapshots.before_drop = 1: must be true or false"),
         (
             "limits",
             "timeout_default_ms = 61000",
@@ -68,7 +70,7 @@ fn a_wrong_setting_is_named() {
         ("limits", "mutation_mib_max = 17", "limits.mutation_mib_max = 17: must be a whole number from 1 to 16"),
         ("log", "level = \"loud\"", "log.level = \"loud\": must be one of error, warn, info, debug, trace"),
         ("log", "format = 1", "log.format = 1: must be one of text, json"),
-        ("tls", "key = \"k\"", "tls is not a setting; the file has cluster, node, storage, limits, log"),
+        ("tls", "key = \"k\"", "tls is not a setting; the file has cluster, node, storage, snapshots, limits, log"),
     ];
     for (section, line, expected) in cases {
         assert_eq!(message(&format!("{LEAST}\n[{section}]\n{line}\n")), *expected);

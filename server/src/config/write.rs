@@ -3,16 +3,17 @@
 use toml::Value;
 
 use super::settings::{
-    CACHE_MIB, MEMTABLE_MIB, MUTATION_MIB_MAX, Number, PAGE_KIB_DEFAULT, PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT,
-    REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS, runtimes,
+    CACHE_MIB, DROPPED_KEPT_DAYS, DROPPED_KEPT_MOST, MEMTABLE_MIB, MUTATION_MIB_MAX, Number, PAGE_KIB_DEFAULT,
+    PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS,
+    runtimes,
 };
-use super::{Config, LimitsConfig};
+use super::{Config, LimitsConfig, SnapshotsConfig};
 
 impl Config {
     /// The text of a file that says this.
     pub fn to_toml(&self) -> String {
-        [self.cluster_text(), self.node_text(), self.storage_text(), limits_text(&self.limits), self.log_text()]
-            .join("\n")
+        let (snapshots, limits) = (snapshots_text(&self.snapshots), limits_text(&self.limits));
+        [self.cluster_text(), self.node_text(), self.storage_text(), snapshots, limits, self.log_text()].join("\n")
     }
 
     fn cluster_text(&self) -> String {
@@ -81,6 +82,16 @@ impl Config {
             self.log.format
         )
     }
+}
+
+fn snapshots_text(snapshots: &SnapshotsConfig) -> String {
+    format!(
+        "[snapshots]\n\
+         # true or false; default true: the data of a table that is dropped or truncated is kept in a snapshot first.\n\
+         before_drop = {}\n",
+        snapshots.before_drop
+    ) + &line(&DROPPED_KEPT_DAYS, snapshots.dropped_kept_days)
+        + &line(&DROPPED_KEPT_MOST, snapshots.dropped_kept_most)
 }
 
 fn limits_text(limits: &LimitsConfig) -> String {

@@ -48,6 +48,7 @@ async fn cluster() -> Vec<(Node, String)> {
             segment_bytes: 8 << 20,
             memtable_budget_bytes: 64 << 20,
             cache_bytes: 1 << 20,
+            snapshots: Default::default(),
         },
         limits: Limits {
             timeout_default: Duration::from_secs(10),

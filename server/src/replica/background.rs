@@ -1,5 +1,5 @@
-//! The threads that flush memtables and compact files: one each, since a long compaction must not hold up the flush that
-//! writers wait for.
+//! The threads that flush memtables, compact files, and tidy up: one each, since a long compaction must not hold up the
+//! flush that writers wait for, nor a failure of one the others.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use trefoil::store::Store;
+
+use crate::clock;
 
 /// How long to wait before looking again when there was nothing to do: compaction is noticed by looking.
 const IDLE: Duration = Duration::from_secs(1);
@@ -102,6 +104,12 @@ pub(super) fn flush(background: &Background, store: &Store) -> Result<(), trefoi
         background.progress.notify_all();
     }
     Ok(())
+}
+
+/// What nobody waits for: the data of tables that are gone goes, and so do snapshots that have had their time.
+pub(super) fn tend(_: &Background, store: &Store) -> Result<(), trefoil::Error> {
+    store.let_go(clock::wall_us())?;
+    store.expire_snapshots(clock::wall_us())
 }
 
 pub(super) fn compact(background: &Background, store: &Store) -> Result<(), trefoil::Error> {

@@ -3,7 +3,7 @@
 //! ```text
 //!   any runtime ──submit──► log queue ──► log thread: append ─ sync ─ insert ──► completions, one message per runtime
 //!   any runtime ──read────► from memory, at once │ a block is missing: a reader thread ──► completion
-//!                                                └ a thread each: flush, compact
+//!                                                └ a thread each: flush, compact, tidy up
 //! ```
 //!
 //! One thread writes the log. While its fsync runs, the next group gathers in the queue: no timer, no lingering (group
@@ -89,6 +89,7 @@ pub struct Replica {
     readers: Arc<ReaderQueue>,
     flushing: Arc<Background>,
     compacting: Arc<Background>,
+    tending: Arc<Background>,
     threads: Mutex<Threads>,
 }
 
@@ -106,15 +107,16 @@ impl Replica {
     pub fn start(store: Arc<Store>, lanes: Vec<Completions>) -> std::io::Result<Replica> {
         let log = Arc::new(LogQueue::default());
         let readers = Arc::new(ReaderQueue::default());
-        let (flushing, compacting) = (Arc::new(Background::default()), Arc::new(Background::default()));
+        let [flushing, compacting, tending] = std::array::from_fn(|_| Arc::new(Background::default()));
         let mut working = vec![log_thread::start(log.clone(), store.clone(), flushing.clone(), lanes.clone())?];
         working.extend(readers::start(&readers, &store, &lanes)?);
         let background = vec![
             background::start("flush", flushing.clone(), store.clone(), background::flush)?,
             background::start("compaction", compacting.clone(), store.clone(), background::compact)?,
+            background::start("upkeep", tending.clone(), store.clone(), background::tend)?,
         ];
         let threads = Threads { working, background };
-        Ok(Replica { store, log, readers, flushing, compacting, threads: Mutex::new(threads) })
+        Ok(Replica { store, log, readers, flushing, compacting, tending, threads: Mutex::new(threads) })
     }
 
     /// The data.
@@ -149,6 +151,13 @@ impl Replica {
         self.store.flush(table)
     }
 
+    /// The set of tables has changed: the data of those that are gone is to follow.
+    pub fn tables_changed(&self) {
+        if self.store.has_leaving() {
+            self.tending.wake();
+        }
+    }
+
     /// Records that wait for the log.
     pub fn queued_writes(&self) -> usize {
         self.log.len()
@@ -160,6 +169,7 @@ impl Replica {
         self.log.close();
         self.readers.close();
         self.compacting.close();
+        self.tending.close();
         threads.working.into_iter().for_each(join);
         self.flushing.close();
         threads.background.into_iter().for_each(join);

@@ -26,6 +26,7 @@ mod faults;
 mod files;
 mod law;
 mod paging;
+mod snapshots;
 mod touched;
 
 /// A second table.
@@ -43,6 +44,7 @@ fn options() -> StoreOptions {
         segment_bytes: 16 << 10,
         memtable_budget_bytes: 1 << 20,
         cache_bytes: 1 << 20,
+        snapshots: Default::default(),
     }
 }
 
@@ -55,6 +57,7 @@ fn spec(id: TableId) -> TableSpec {
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
         columns,
+        label: Default::default(),
     }
 }
 

@@ -253,6 +253,7 @@ fn store(state: &ClusterState) -> Store {
         segment_bytes: 8 << 20,
         memtable_budget_bytes: 8 << 20,
         cache_bytes: 1 << 20,
+        snapshots: Default::default(),
     };
     Store::open(Arc::new(MemoryVfs::new()), options, identity(state), &specs(state)).unwrap()
 }

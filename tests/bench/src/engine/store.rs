@@ -21,6 +21,7 @@ pub fn open(directory: &Path, memtable_budget_bytes: u64) -> Result<Store> {
         segment_bytes: 64 << 20,
         memtable_budget_bytes,
         cache_bytes: 256 << 20,
+        snapshots: Default::default(),
     };
     let table = TableSpec {
         id: data::table(),
@@ -29,6 +30,7 @@ pub fn open(directory: &Path, memtable_budget_bytes: u64) -> Result<Store> {
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
         columns: vec![(ColumnId(1), Type::BigInt), (ColumnId(2), Type::Int), (data::VALUE, Type::Blob)],
+        label: Default::default(),
     };
     let store = Store::open(Arc::new(DiskVfs), options, log::identity(), &[table])?;
     store.prepare_log()?;

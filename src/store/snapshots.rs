@@ -1,0 +1,239 @@
+//! Snapshots of this node: what is in one, and for how long it stays.
+//!
+//! ```text
+//! log synced ─► position and received sets taken ─► memtables flushed ─► files linked while the manifest is held ─► SNAPSHOT
+//! ```
+//!
+//! A memtable is flushed, not copied: what is linked is whole by itself and needs no log. The sets are taken before the
+//! flush, so whatever they name is in the files; what is written meanwhile may be in them as well, and no set says so.
+//!
+//! What the store makes by itself, before a table's data goes, stays for a bounded time and a bounded number; what
+//! somebody asked for stays until somebody removes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::Store;
+use super::table::Table;
+use crate::model::{KeyspaceId, TableId};
+use crate::snapshot::{Cause, Damaged, Directory, Found, Snapshot, TableInfo, check_name};
+use crate::{Error, Result};
+
+/// What becomes of the data of a table that goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotOptions {
+    /// Whether it is kept in a snapshot. If not, nothing of it stays.
+    pub before_drop: BeforeDrop,
+    /// How long such a snapshot stays, in seconds.
+    pub kept_s: u64,
+    /// How many of them stay: of more the oldest goes, however young it is.
+    pub kept_most: usize,
+}
+
+/// Whether the data of a table that goes is kept in a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeforeDrop {
+    /// It is.
+    Snapshot,
+    /// It is not.
+    Nothing,
+}
+
+impl Default for SnapshotOptions {
+    fn default() -> SnapshotOptions {
+        SnapshotOptions { before_drop: BeforeDrop::Snapshot, kept_s: 7 * 24 * 3_600, kept_most: 100 }
+    }
+}
+
+/// Which tables a snapshot is to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotScope {
+    /// All.
+    All,
+    /// Those of a keyspace.
+    Keyspace(KeyspaceId),
+    /// One.
+    Table(TableId),
+}
+
+/// All snapshots of a node.
+#[derive(Debug, Clone, Default)]
+pub struct SnapshotList {
+    /// By id.
+    pub whole: BTreeMap<Uuid, Arc<Snapshot>>,
+    /// Those whose manifest does not read any more. Their files are left alone until somebody removes them by id.
+    pub damaged: Vec<Damaged>,
+}
+
+impl SnapshotList {
+    /// Files of snapshots with their lengths, each once.
+    pub(super) fn files(&self) -> BTreeMap<Uuid, u64> {
+        self.whole.values().flat_map(|snapshot| snapshot.files.iter().map(|file| (file.id, file.bytes))).collect()
+    }
+
+    /// The one that is meant by an id or a name.
+    fn meant(&self, name: &str) -> Result<Uuid> {
+        let is_meant = |snapshot: &&Arc<Snapshot>| snapshot.id.to_string() == name || snapshot.name == name;
+        let damaged = self.damaged.iter().map(|damaged| damaged.id).filter(|id| id.to_string() == name);
+        let meant: BTreeSet<Uuid> =
+            self.whole.values().filter(is_meant).map(|snapshot| snapshot.id).chain(damaged).collect();
+        match meant.into_iter().collect::<Vec<_>>().as_slice() {
+            [id] => Ok(*id),
+            [] => Err(Error::invalid(format!("snapshot {name:?}"), "there is none of this name or id on this node")),
+            _ => Err(Error::invalid(format!("snapshot {name:?}"), "several are called so; name one by its id")),
+        }
+    }
+}
+
+/// The snapshots of a store.
+pub(super) struct Snapshots {
+    directory: Directory,
+    list: ArcSwap<SnapshotList>,
+    /// Held while one is made or removed, and while a table goes.
+    pub(super) changing: Mutex<()>,
+}
+
+impl Snapshots {
+    /// What is in the directory; what was cut short goes.
+    pub(super) fn open(directory: Directory) -> Result<Snapshots> {
+        let Found { whole, damaged, unfinished } = directory.find()?;
+        for id in unfinished {
+            directory.remove(id)?;
+        }
+        for Damaged { id, error } in &damaged {
+            tracing::error!(snapshot = %id, %error, "a snapshot is damaged; its files are left alone");
+        }
+        let whole = whole.into_iter().map(|snapshot| (snapshot.id, Arc::new(snapshot))).collect();
+        let list = ArcSwap::from_pointee(SnapshotList { whole, damaged });
+        Ok(Snapshots { directory, list, changing: Mutex::new(()) })
+    }
+
+    pub(super) fn list(&self) -> Arc<SnapshotList> {
+        self.list.load_full()
+    }
+
+    /// The caller holds `changing`.
+    fn change(&self, change: impl FnOnce(&mut SnapshotList)) {
+        let mut next = SnapshotList::clone(&self.list.load());
+        change(&mut next);
+        self.list.store(Arc::new(next));
+    }
+
+    /// The caller holds `changing`.
+    fn remove(&self, id: Uuid) -> Result<()> {
+        self.directory.remove(id)?;
+        self.change(|list| {
+            list.whole.remove(&id);
+            list.damaged.retain(|damaged| damaged.id != id);
+        });
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Makes a snapshot; every write that was acknowledged before the call is in it. `made_at_us` is the time of day in
+    /// microseconds since 1970.
+    pub fn create_snapshot(&self, name: &str, scope: SnapshotScope, made_at_us: i64) -> Result<Arc<Snapshot>> {
+        check_name(name)?;
+        let _held = self.snapshots.changing.lock();
+        if self.snapshots.list().whole.values().any(|snapshot| snapshot.name == name) {
+            return Err(Error::invalid(format!("snapshot {name:?}"), "there is one of this name already"));
+        }
+        let tables = self.memory.tables.load_full();
+        let tables: Vec<Arc<Table>> = match scope {
+            SnapshotScope::All => tables.values().cloned().collect(),
+            SnapshotScope::Keyspace(id) => {
+                tables.values().filter(|table| table.spec().keyspace == id).cloned().collect()
+            }
+            SnapshotScope::Table(table) => vec![tables.get(&table).cloned().ok_or(Error::UnknownTable { table })?],
+        };
+        self.take_snapshot(name, Cause::Operator, made_at_us, &tables)
+    }
+
+    /// All snapshots.
+    pub fn snapshots(&self) -> Arc<SnapshotList> {
+        self.snapshots.list()
+    }
+
+    /// Removes a snapshot, named by its name or id.
+    pub fn remove_snapshot(&self, name: &str) -> Result<()> {
+        let _held = self.snapshots.changing.lock();
+        let id = self.snapshots.list().meant(name)?;
+        self.snapshots.remove(id)
+    }
+
+    /// Removes snapshots that the store has made by itself and that have had their time; `now_us` is the time of day.
+    pub fn expire_snapshots(&self, now_us: i64) -> Result<()> {
+        let _held = self.snapshots.changing.lock();
+        let SnapshotOptions { kept_s, kept_most, .. } = self.options.snapshots;
+        let oldest_us = now_us.saturating_sub_unsigned(kept_s.saturating_mul(1_000_000));
+        let list = self.snapshots.list();
+        let mut own: Vec<_> = list.whole.values().filter(|snapshot| snapshot.cause != Cause::Operator).collect();
+        own.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.made_at_us));
+        let expired = own.iter().enumerate().filter(|(at, own)| *at >= kept_most || own.made_at_us < oldest_us);
+        for (_, snapshot) in expired {
+            self.snapshots.remove(snapshot.id)?;
+            tracing::info!(snapshot = snapshot.name, id = %snapshot.id, "a snapshot of a table that went has had its time");
+        }
+        Ok(())
+    }
+
+    /// The caller holds `snapshots.changing`, so that none of the tables goes meanwhile.
+    pub(super) fn take_snapshot(
+        &self,
+        name: &str,
+        cause: Cause,
+        made_at_us: i64,
+        tables: &[Arc<Table>],
+    ) -> Result<Arc<Snapshot>> {
+        let mut infos: Vec<TableInfo> = tables.iter().map(|table| table.spec().info()).collect();
+        infos.sort_by_key(|info| info.id);
+        self.sync()?;
+        let (position, received) = {
+            let mut names = self.memory.names.lock();
+            let of_these = |keyspace: KeyspaceId| infos.iter().any(|info| info.keyspace == keyspace);
+            let sets = names.sets().iter().filter(|((keyspace, _), _)| of_these(*keyspace));
+            let sets = sets.map(|(place, set)| (*place, set.clone())).collect();
+            (names.inserted(), sets)
+        };
+        tables.iter().try_for_each(|table| self.flush_table(table))?;
+        let id = self.next_snapshot_id(name, made_at_us)?;
+        let made = self.snapshots.directory.make(id, |draft| {
+            // While this is held no compaction removes a file.
+            let manifest = self.manifest.lock();
+            let is_one = |table| infos.binary_search_by_key(&table, |info| info.id).is_ok();
+            let files: Vec<_> = manifest.state().files.values().filter(|file| is_one(file.table)).cloned().collect();
+            files.iter().try_for_each(|file| draft.link(&self.file_path(file.id), file.id))?;
+            let (name, owner) = (name.to_owned(), self.identity);
+            Ok(Snapshot { id, name, made_at_us, cause, owner, position, tables: infos.clone(), files, received })
+        })?;
+        let made = Arc::new(made);
+        self.snapshots.change(|list| drop(list.whole.insert(id, made.clone())));
+        Ok(made)
+    }
+
+    /// A digest of what no other snapshot of any node has in common with it.
+    fn next_snapshot_id(&self, name: &str, made_at_us: i64) -> Result<Uuid> {
+        loop {
+            let number = self.manifest.lock().next_file();
+            let mut digest = Sha256::new();
+            digest.update(self.identity.cluster.as_bytes());
+            digest.update(self.identity.node.0.to_le_bytes());
+            digest.update(number.to_le_bytes());
+            digest.update(made_at_us.to_le_bytes());
+            digest.update(name.as_bytes());
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&digest.finalize()[..16]);
+            let id = uuid::Builder::from_custom_bytes(bytes).into_uuid();
+            // A number is given again after a restart if no edit followed.
+            if !self.snapshots.directory.has(id)? {
+                return Ok(id);
+            }
+        }
+    }
+}
