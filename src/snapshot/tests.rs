@@ -72,7 +72,7 @@ fn what_is_made_is_found_again_and_what_is_removed_is_gone() {
     let made = make(&directory, &snapshot(1, "first")).unwrap();
     vfs.remove(Path::new("/data/file")).unwrap();
     vfs.crash(1);
-    assert_eq!(directory.find().unwrap().whole, [made.clone()]);
+    assert_eq!(directory.find().unwrap().whole, std::slice::from_ref(&made));
     let kept = vfs.open(&directory.of(made.id).join(file_name(FILE))).unwrap();
     assert_eq!(kept.len().unwrap(), 5);
     directory.remove(made.id).unwrap();

@@ -216,6 +216,7 @@ impl Run {
         self.tables_made += 1;
         self.tables[table] = TableId(Uuid::from_u128(self.tables_made));
         self.store().set_tables(&self.specs()).unwrap();
+        self.store().let_go(1).unwrap();
     }
 
     fn specs(&self) -> [TableSpec; 2] {
@@ -229,6 +230,7 @@ impl Run {
             lateness_s: LATENESS_S as u32,
             compaction: CompactionOptions::default(),
             columns: columns.clone(),
+            label: Default::default(),
         })
     }
 
@@ -238,6 +240,7 @@ impl Run {
             segment_bytes: self.width.segment_bytes,
             memtable_budget_bytes: self.width.memtables_bytes,
             cache_bytes: CACHE_BYTES,
+            snapshots: Default::default(),
         };
         let vnode_bits = VnodeBits::new(2).unwrap();
         let identity = Identity { cluster: Uuid::from_u128(1), node: NODE, vnode_bits };
