@@ -215,6 +215,7 @@ impl Shared {
         Options {
             consistency: request.consistency.unwrap_or(self.settings.consistency).into(),
             default_timestamp_us,
+            trace: false,
             idempotent: request.repetition == Repetition::Safe,
             request_id: Bytes::copy_from_slice(&id.to_be_bytes()),
             observed_stamp: self.observed_stamp.load(Ordering::Relaxed),

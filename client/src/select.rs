@@ -10,7 +10,9 @@ use trefoil::model::{Token, TokenRange, Value};
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 use trefoil_proto::v1::pipe_operation::Op;
 use trefoil_proto::v1::read_request::Target;
-use trefoil_proto::v1::{self, Consistency, InvalidDetail, Projection, ReadPage, ReadRequest, TokenScan, ValueForm};
+use trefoil_proto::v1::{
+    self, Consistency, InvalidDetail, Projection, ReadCost, ReadPage, ReadRequest, TokenScan, ValueForm,
+};
 
 use crate::client::{Client, RequestOptions};
 use crate::error::Result;
@@ -22,6 +24,20 @@ use crate::write::unexpected;
 
 /// Rows as they come, fetched page by page. After an error there are no more.
 pub type Rows<T = Row> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
+
+/// Pages as they come, each with what the cluster says of it. After an error there are no more.
+pub type Pages = Pin<Box<dyn Stream<Item = Result<Page>> + Send>>;
+
+/// What one request of a read has brought.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// Its rows; there may be none although more pages follow.
+    pub rows: Vec<Row>,
+    /// What was found and is near a limit of the cluster, for people.
+    pub warnings: Vec<String>,
+    /// What it has cost, if [`Select::trace`] asked for it.
+    pub cost: Option<ReadCost>,
+}
 
 /// A read of one partition, or of all in a range of tokens. Made by [`Client::select`].
 #[derive(Debug, Clone)]
@@ -39,6 +55,7 @@ pub struct Select {
     per_partition_limit: u32,
     page_rows: u32,
     page_bytes: u32,
+    trace: bool,
     options: RequestOptions,
 }
 
@@ -58,6 +75,7 @@ impl Client {
             per_partition_limit: 0,
             page_rows: 0,
             page_bytes: 0,
+            trace: false,
             options: RequestOptions::default(),
         }
     }
@@ -144,6 +162,12 @@ impl Select {
         self
     }
 
+    /// Pages say what they have cost: see [`Page::cost`].
+    pub fn trace(mut self) -> Select {
+        self.trace = true;
+        self
+    }
+
     /// How many replicas must answer, instead of the client's level.
     pub fn consistency(mut self, consistency: Consistency) -> Select {
         self.options.consistency = Some(consistency);
@@ -179,8 +203,12 @@ impl Select {
     /// All rows, as they come. Every page is a request of its own, with its own choice of node and its own attempts, so
     /// that a long read outlives nodes that come and go.
     pub fn stream(self) -> Rows {
-        let pages = stream::try_unfold(Paging::Begin(Box::new(self)), Paging::next);
-        Box::pin(pages.map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten())
+        Box::pin(self.pages().map_ok(|page| stream::iter(page.rows.into_iter().map(Ok))).try_flatten())
+    }
+
+    /// All rows, as [`Select::stream`] has them, page by page.
+    pub fn pages(self) -> Pages {
+        Box::pin(stream::try_unfold(Paging::Begin(Box::new(self)), Paging::next))
     }
 
     /// The same as something else than [`Row`]s.
@@ -204,7 +232,7 @@ impl Select {
 
     async fn page(&self, prepared: &Prepared, paging_state: Bytes) -> Result<ReadPage> {
         let shared = &self.client.shared;
-        let options = Some(shared.options(&self.options, None));
+        let options = Some(v1::Options { trace: self.trace, ..shared.options(&self.options, None) });
         let op = || {
             let (options, paging_state) = (options.clone(), paging_state.clone());
             Op::Read(ReadRequest { options, paging_state, ..prepared.request.clone() })
@@ -283,7 +311,7 @@ enum Paging {
 }
 
 impl Paging {
-    async fn next(self) -> Result<Option<(Vec<Row>, Paging)>> {
+    async fn next(self) -> Result<Option<(Page, Paging)>> {
         let (select, prepared, page) = match self {
             Paging::End => return Ok(None),
             Paging::Begin(select) => {
@@ -297,10 +325,11 @@ impl Paging {
             }
         };
         let rows = page.rows.into_iter().map(|row| Row::new(&prepared.heading, row)).collect::<Result<Vec<_>>>()?;
+        let (warnings, cost) = (page.warnings, page.cost);
         let next = match page.paging_state {
             state if state.is_empty() => Paging::End,
             state => Paging::Next(Box::new((select, prepared, state))),
         };
-        Ok(Some((rows, next)))
+        Ok(Some((Page { rows, warnings, cost }, next)))
     }
 }

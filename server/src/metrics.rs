@@ -9,16 +9,25 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use metrics::{
     Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tonic::Code;
+use trefoil::model::ReadCost;
 use trefoil::ring::NodeState;
 
 use crate::clock;
-use crate::coordinate::{Kind, Shared};
+use crate::coordinate::{Guardrail, Kind, Shared};
 
 const REQUESTS: &str = "trefoil_requests_total";
 const REQUEST_SECONDS: &str = "trefoil_request_seconds";
 const READ_REPAIRS: &str = "trefoil_read_repair_mutations_total";
+const GUARDRAIL_WARNINGS: &str = "trefoil_guardrail_warnings_total";
+const LARGE_PARTITIONS: &str = "trefoil_large_partitions_total";
+const GUARDRAIL_REFUSALS: &str = "trefoil_guardrail_refusals_total";
+const READ_SSTABLES: &str = "trefoil_read_sstables";
+const READ_BLOCKS: &str = "trefoil_read_blocks";
+const READ_ROWS: &str = "trefoil_read_rows";
+const READ_TOMBSTONES: &str = "trefoil_read_tombstones";
+const READ_QUEUE: &str = "trefoil_read_queue";
 const REQUESTS_IN_FLIGHT: &str = "trefoil_requests_in_flight";
 const REQUEST_BYTES_IN_FLIGHT: &str = "trefoil_request_bytes_in_flight";
 const LOG_QUEUE: &str = "trefoil_log_queue_records";
@@ -51,6 +60,21 @@ const CODES: usize = 17;
 static REQUEST_METRICS: LazyLock<Vec<OfKind>> =
     LazyLock::new(|| [Kind::Mutate, Kind::Batch, Kind::Read].into_iter().map(OfKind::new).collect());
 
+/// Upper bounds of the histograms of what reads touch.
+const COUNTS: [f64; 14] =
+    [0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0, 300.0, 1_000.0, 10_000.0, 100_000.0, 1_000_000.0];
+
+static GUARDRAIL_METRICS: LazyLock<Vec<(Counter, Counter)>> = LazyLock::new(|| {
+    let one = |guardrail: Guardrail| {
+        let name = guardrail.name();
+        (counter!(GUARDRAIL_WARNINGS, "guardrail" => name), counter!(GUARDRAIL_REFUSALS, "guardrail" => name))
+    };
+    Guardrail::ALL.into_iter().map(one).collect()
+});
+
+static READ_COST_METRICS: LazyLock<[Histogram; 4]> =
+    LazyLock::new(|| [READ_SSTABLES, READ_BLOCKS, READ_ROWS, READ_TOMBSTONES].map(|name| histogram!(name)));
+
 static READ_REPAIR_METRIC: LazyLock<Counter> = LazyLock::new(|| counter!(READ_REPAIRS));
 
 /// The metrics of one kind of request.
@@ -79,6 +103,24 @@ pub fn request(kind: Kind, code: Code, elapsed_us: u64) {
     metrics.seconds.record(elapsed_us as f64 / 1e6);
 }
 
+/// A request was near a limit.
+pub fn guardrail_warning(guardrail: Guardrail) {
+    GUARDRAIL_METRICS[guardrail as usize].0.increment(1);
+}
+
+/// A request was beyond a limit.
+pub fn guardrail_refusal(guardrail: Guardrail) {
+    GUARDRAIL_METRICS[guardrail as usize].1.increment(1);
+}
+
+/// A read is done that has cost so much.
+pub fn read_cost(cost: &ReadCost) {
+    let numbers = [cost.sstables_read, cost.blocks_cached + cost.blocks_read, cost.rows, cost.tombstones];
+    for (histogram, number) in READ_COST_METRICS.iter().zip(numbers) {
+        histogram.record(number as f64);
+    }
+}
+
 /// Replicas differed and mutations were written back.
 pub fn read_repair(mutations: usize) {
     READ_REPAIR_METRIC.increment(mutations as u64);
@@ -86,13 +128,20 @@ pub fn read_repair(mutations: usize) {
 
 /// Begins to count, for this process: to be called before anything is counted. Fails if something else counts already.
 pub fn install() -> io::Result<PrometheusHandle> {
-    let recorder = PrometheusBuilder::new().set_buckets(&SECONDS).map_err(io::Error::other)?.build_recorder();
+    let mut builder = PrometheusBuilder::new().set_buckets(&SECONDS).map_err(io::Error::other)?;
+    for name in [READ_SSTABLES, READ_BLOCKS, READ_ROWS, READ_TOMBSTONES] {
+        let of_counts = Matcher::Full(name.to_owned());
+        builder = builder.set_buckets_for_metric(of_counts, &COUNTS).map_err(io::Error::other)?;
+    }
+    let recorder = builder.build_recorder();
     let handle = recorder.handle();
     metrics::set_global_recorder(recorder).map_err(io::Error::other)?;
     describe();
     // Counters that stand at 0 are shown from the first moment on.
     LazyLock::force(&REQUEST_METRICS);
     LazyLock::force(&READ_REPAIR_METRIC);
+    LazyLock::force(&GUARDRAIL_METRICS);
+    LazyLock::force(&READ_COST_METRICS);
     gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     Ok(handle)
 }
@@ -109,6 +158,7 @@ pub fn render(handle: &PrometheusHandle, node: &OnceLock<Arc<Shared>>) -> String
 fn look_at(shared: &Shared) {
     gauge!(REQUESTS_IN_FLIGHT).set(shared.admission.requests() as f64);
     gauge!(REQUEST_BYTES_IN_FLIGHT).set(shared.admission.bytes() as f64);
+    gauge!(READ_QUEUE).set(shared.replica.queued_reads() as f64);
     gauge!(LOG_QUEUE).set(shared.replica.queued_writes() as f64);
     let store = shared.replica.store().status();
     gauge!(LOG_BYTES).set(store.log_bytes as f64);
@@ -121,6 +171,7 @@ fn look_at(shared: &Shared) {
     counter!(CACHE_MISSES).absolute(store.cache_misses);
     counter!(FLUSHES).absolute(store.flushes);
     counter!(COMPACTIONS).absolute(store.compactions);
+    counter!(LARGE_PARTITIONS).absolute(store.large_partitions);
     let state = shared.cluster.load();
     let nodes = state.ring().nodes().filter(|node| node.state != NodeState::Gone);
     gauge!(NODES).set(nodes.count() as f64);
@@ -133,6 +184,17 @@ fn describe() {
     describe_counter!(REQUESTS, "Requests of clients that were answered, by kind and gRPC code");
     describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time from taking a request to its answer, by kind");
     describe_counter!(READ_REPAIRS, "Mutations written back because replicas differed");
+    describe_counter!(GUARDRAIL_WARNINGS, "Requests that were done although they are near a limit");
+    describe_counter!(GUARDRAIL_REFUSALS, "Requests that were refused because they are beyond a limit");
+    describe_counter!(
+        LARGE_PARTITIONS,
+        "Partitions above guardrails.partition_mib_warn or partition_rows_warn in a file written"
+    );
+    describe_histogram!(READ_SSTABLES, "SSTables that a page was looked for in, on all replicas");
+    describe_histogram!(READ_BLOCKS, "Blocks that a page has touched, cached ones too");
+    describe_histogram!(READ_ROWS, "Versions of rows that a page has touched");
+    describe_histogram!(READ_TOMBSTONES, "Tombstones that a page has met");
+    describe_gauge!(READ_QUEUE, "Reads that wait for a thread that may go to the disk");
     describe_gauge!(REQUESTS_IN_FLIGHT, "Requests of clients under way");
     describe_gauge!(REQUEST_BYTES_IN_FLIGHT, Unit::Bytes, "Their size");
     describe_gauge!(LOG_QUEUE, "Records that wait for the commit log");

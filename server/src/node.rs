@@ -36,7 +36,7 @@ use crate::birth::{self, BirthConfig, BirthError, Desk, InitialMember};
 use crate::ceiling::CeilingFile;
 use crate::clock;
 use crate::config::{Config, MemberConfig};
-use crate::coordinate::{Admission, Lane, LaneHandle, Limits, Naming, Shared};
+use crate::coordinate::{Admission, Guardrails, Lane, LaneHandle, Limits, Naming, Shared};
 use crate::metadata_log::{MetadataLog, RaftLog, Timing};
 use crate::peer_rpc::{CallError, PeerRpc};
 use crate::peers::{Caller, Link, PeerClient, PeerEvents, PeerService, Peers, ReplyQueue, run_link};
@@ -73,6 +73,8 @@ pub struct NodeSettings {
     pub store: StoreOptions,
     /// What one request may ask.
     pub limits: Limits,
+    /// What requests are held against.
+    pub guardrails: Guardrails,
     /// What is taken on at once.
     pub admission: Arc<Admission>,
     /// Runtimes of the data path; at least 1.
@@ -98,6 +100,7 @@ impl NodeSettings {
             },
             store: config.store(),
             limits: config.limits.of_requests(),
+            guardrails: config.guardrails.of_requests(),
             admission: Arc::new(config.limits.admission()),
             lanes: config.node.runtimes,
         }
@@ -184,6 +187,7 @@ impl Node {
             naming,
             admission: settings.admission.clone(),
             limits: settings.limits.clone(),
+            guardrails: settings.guardrails.clone(),
             incarnation,
         });
         let lanes: Vec<Arc<Lane>> = (0..settings.lanes).map(|number| Lane::new(number, shared.clone())).collect();
@@ -343,7 +347,12 @@ async fn open_store(
     let (options, specs) = (settings.store.clone(), table_specs(state));
     let opened = tokio::task::spawn_blocking(move || Store::open(vfs, options, identity, &specs)).await;
     match opened {
-        Ok(store) => Ok(Arc::new(store?)),
+        Ok(store) => {
+            let store = store?;
+            let guardrails = &settings.guardrails;
+            store.watch_partitions(guardrails.partition_bytes_warn, guardrails.partition_rows_warn);
+            Ok(Arc::new(store))
+        }
         Err(error) => Err(StartError::Thread(io::Error::other(error))),
     }
 }

@@ -9,7 +9,7 @@ use super::paging::Resume;
 use super::read::ReadAnswer;
 use crate::Result;
 use crate::codec::EncodedRow;
-use crate::model::{ClusteringKey, Fragment, PageEnd, PagePosition, PartitionKey, Row, RowPosition};
+use crate::model::{ClusteringKey, Fragment, PageEnd, PagePosition, PartitionHeader, PartitionKey, Row, RowPosition};
 
 /// A row as a client sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +35,24 @@ pub struct PageLimits {
     pub rows_per_partition: Option<u32>,
 }
 
+/// How much a page may meet on its way to its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadGuards {
+    /// With more tombstones the page is refused; less than what was asked for is never answered for it.
+    pub tombstones_max: u64,
+    /// Rows that are larger, as encoded, are told of.
+    pub row_bytes_warn: u64,
+}
+
+/// A row that is larger than [`ReadGuards::row_bytes_warn`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LargeRow {
+    /// Its partition.
+    pub partition: PartitionKey,
+    /// Its size, as encoded.
+    pub bytes: u64,
+}
+
 /// What a target asks of each partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
@@ -53,6 +71,13 @@ pub enum Next {
     PageFull(Resume),
     /// Nothing is left, and the page has room yet.
     Complete,
+    /// There are more tombstones than a page may meet; the page is refused.
+    TooManyTombstones {
+        /// The partition in which the limit was passed.
+        partition: PartitionKey,
+        /// How many there were until then.
+        found: u64,
+    },
 }
 
 /// A page being filled.
@@ -66,6 +91,10 @@ pub struct Assembler {
     partition: Option<Current>,
     /// The partition a page before this one ended in, and the visible rows it had shown of it.
     resumed: Option<(PartitionKey, u32)>,
+    guards: ReadGuards,
+    tombstones: u64,
+    /// The largest of those that are too large to say nothing about.
+    large_row: Option<LargeRow>,
 }
 
 /// The partition whose rows are being taken.
@@ -73,6 +102,8 @@ pub struct Assembler {
 struct Current {
     key: PartitionKey,
     static_row: Option<Arc<Row>>,
+    /// Its size, as encoded: each row of the page is answered with it.
+    static_bytes: u64,
     rows: u32,
 }
 
@@ -87,7 +118,25 @@ impl Assembler {
             bytes: 0,
             partition: None,
             resumed: resume.map(|resume| (resume.position.partition.clone(), resume.rows_in_partition)),
+            guards: ReadGuards { tombstones_max: u64::MAX, row_bytes_warn: u64::MAX },
+            tombstones: 0,
+            large_row: None,
         }
+    }
+
+    /// The page, with an eye on what it meets.
+    pub fn guarded(self, guards: ReadGuards) -> Assembler {
+        Assembler { guards, ..self }
+    }
+
+    /// Tombstones that were met so far.
+    pub fn tombstones(&self) -> u64 {
+        self.tombstones
+    }
+
+    /// The largest row that is worth a warning.
+    pub fn large_row(&self) -> Option<&LargeRow> {
+        self.large_row.as_ref()
     }
 
     /// From here on answers belong to a target of this extent.
@@ -111,16 +160,20 @@ impl Assembler {
             let full = match fragment {
                 Fragment::Partition(header) => {
                     let full = if self.is_same_partition(&header.key) { None } else { self.end_partition() };
-                    let static_row = match header.static_row {
-                        Some(row) => Some(Arc::new(row.decode()?)),
-                        None => None,
-                    };
-                    self.begin_partition(header.key, static_row);
+                    self.begin_partition(header)?;
                     full
                 }
                 Fragment::Row(key, row) => self.take_row(key, &row)?,
-                Fragment::Change(..) => None,
+                Fragment::Change(_, deletion) => {
+                    self.tombstones += u64::from(deletion.is_some());
+                    None
+                }
             };
+            if self.tombstones > self.guards.tombstones_max
+                && let Some(current) = &self.partition
+            {
+                return Ok(Next::TooManyTombstones { partition: current.key.clone(), found: self.tombstones });
+            }
             if let Some(resume) = full {
                 return Ok(Next::PageFull(resume));
             }
@@ -132,18 +185,30 @@ impl Assembler {
         self.partition.as_ref().is_some_and(|current| current.key == *key)
     }
 
-    fn begin_partition(&mut self, key: PartitionKey, static_row: Option<Arc<Row>>) {
+    fn begin_partition(&mut self, header: PartitionHeader<EncodedRow>) -> Result<()> {
+        let PartitionHeader { key, deletion, static_row } = header;
+        let static_bytes = static_row.as_ref().map_or(0, |row| row.bytes().len() as u64);
+        let static_row = match static_row {
+            Some(row) => Some(Arc::new(row.decode()?)),
+            None => None,
+        };
+        if !self.is_same_partition(&key) {
+            let in_static = static_row.as_ref().map_or(0, |row| row.tombstones_at(self.now_s));
+            self.tombstones += u64::from(deletion.is_some()) + in_static;
+        }
         let shown_before = match (&self.partition, self.resumed.take()) {
             (Some(current), _) if current.key == key => current.rows,
             (_, Some((resumed, rows))) if resumed == key => rows,
             _ => 0,
         };
-        self.partition = Some(Current { key, static_row, rows: shown_before });
+        self.partition = Some(Current { key, static_row, static_bytes, rows: shown_before });
+        Ok(())
     }
 
     /// Takes a row; `Some` if the page is full behind it.
     fn take_row(&mut self, key: ClusteringKey, row: &EncodedRow) -> Result<Option<Resume>> {
         if !row.is_visible_at(self.now_s)? {
+            self.tombstones += row.decode()?.tombstones_at(self.now_s);
             return Ok(None);
         }
         let Some(current) = self.partition.as_mut() else { return Ok(None) };
@@ -151,7 +216,12 @@ impl Assembler {
             return Ok(None);
         }
         current.rows += 1;
-        self.bytes += row.bytes().len() as u64 + key.bytes().len() as u64 + current.key.bytes().len() as u64;
+        let row_bytes = row.bytes().len() as u64;
+        self.bytes += row_bytes + key.bytes().len() as u64 + current.key.bytes().len() as u64 + current.static_bytes;
+        let least = self.large_row.as_ref().map_or(self.guards.row_bytes_warn, |large| large.bytes);
+        if row_bytes > least {
+            self.large_row = Some(LargeRow { partition: current.key.clone(), bytes: row_bytes });
+        }
         let result = ResultRow {
             partition: current.key.clone(),
             clustering: Some(key.clone()),
@@ -159,6 +229,7 @@ impl Assembler {
             row: row.decode()?,
         };
         let (partition, shown) = (current.key.clone(), current.rows);
+        self.tombstones += result.row.tombstones_at(self.now_s);
         self.rows.push(result);
         Ok(self.is_full().then(|| Resume {
             position: PagePosition { partition, row: RowPosition::After(key) },
@@ -173,7 +244,7 @@ impl Assembler {
         if !(self.extent == Extent::WholePartitions && visible && current.rows == 0) {
             return None;
         }
-        self.bytes += current.key.bytes().len() as u64;
+        self.bytes += current.key.bytes().len() as u64 + current.static_bytes;
         self.rows.push(ResultRow {
             partition: current.key.clone(),
             clustering: None,

@@ -21,7 +21,7 @@ pub mod read_repair;
 mod tests;
 pub mod write;
 
-pub use assemble::{Assembler, Extent, Next, PageLimits, ResultRow};
+pub use assemble::{Assembler, Extent, LargeRow, Next, PageLimits, ReadGuards, ResultRow};
 pub use consistency::{Consistency, REPLICAS_MAX, ReplicaMask, Requirement, bit, indices};
 pub use paging::{PagingState, Resume, Start};
 pub use plan::{Distance, nearest_first};

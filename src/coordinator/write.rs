@@ -23,6 +23,8 @@ pub enum FailureReason {
     Malformed,
     /// The deadline had passed when the replica came to it.
     Expired,
+    /// The answer does not fit in a message.
+    TooLarge,
 }
 
 impl FailureReason {
@@ -36,6 +38,7 @@ impl FailureReason {
             FailureReason::Clock => "clock",
             FailureReason::Malformed => "malformed",
             FailureReason::Expired => "expired",
+            FailureReason::TooLarge => "too large",
         }
     }
 }

@@ -31,6 +31,14 @@ impl Row {
             || self.cells.iter().any(|(_, cell)| cell.value_at(now_s).is_some())
     }
 
+    /// How many things in the row say that something is gone: its deletion, a marker or cells that are deleted or expired.
+    pub fn tombstones_at(&self, now_s: i64) -> u64 {
+        let deletion = u64::from(self.deletion.is_some());
+        let marker = u64::from(self.marker.is_some_and(|marker| !marker.is_live_at(now_s)));
+        let cells = self.cells.iter().filter(|(_, cell)| cell.value_at(now_s).is_none());
+        deletion + marker + cells.count() as u64
+    }
+
     /// The cell of `column`, if the row holds one.
     pub fn cell(&self, column: ColumnId) -> Option<&Cell> {
         self.cells.binary_search_by_key(&column, |(id, _)| *id).ok().map(|at| &self.cells[at].1)

@@ -14,6 +14,7 @@ use super::bloom::BloomBuilder;
 use super::format::{self, SECTIONS, Section};
 use super::index::IndexBuilder;
 use super::order::Order;
+use super::partitions::{PartitionWatch, Size};
 use super::stats::Stats;
 use super::vnodes::VnodeBuilder;
 use super::{BLOCK_BYTES_MAX, BuilderOptions, SstableMeta, file_name};
@@ -44,6 +45,9 @@ pub struct Builder {
     /// Partition and place of the first entry of the block being filled, for the index; `None`: it is empty.
     first: Option<(PartitionKey, Bytes)>,
     failed: Option<Error>,
+    watch: Option<Arc<PartitionWatch>>,
+    /// Of the partition being written.
+    size: Size,
 }
 
 impl Builder {
@@ -64,8 +68,15 @@ impl Builder {
             vnodes: VnodeBuilder::new(options.vnode_bits),
             first: None,
             failed: None,
+            watch: None,
+            size: Size::default(),
             options,
         })
+    }
+
+    /// With an eye on how large partitions are.
+    pub fn watched(self, watch: Arc<PartitionWatch>) -> Builder {
+        Builder { watch: Some(watch), ..self }
     }
 
     /// Adds the next fragment; forward order, with the invariants of `model::fragment`. A fragment that breaks them is
@@ -92,6 +103,7 @@ impl Builder {
             return Err(error);
         }
         self.order.end().map_err(|reason| out_of_order(&self.options, reason))?;
+        self.leave_partition();
         self.cut_block()?;
         let id = self.options.id;
         let parts = [self.index.finish(), self.bloom.finish(), self.stats.encode(), self.vnodes.finish().encode()];
@@ -119,6 +131,7 @@ impl Builder {
             self.cut_block()?;
         }
         self.enter(fragment);
+        self.size.bytes += self.entry.len() as u64;
         self.block.push(&self.entry);
         if let (Fragment::Change(_, deletion), Some(partition)) = (fragment, &mut self.partition) {
             partition.in_force = *deletion;
@@ -144,6 +157,7 @@ impl Builder {
             }
             Fragment::Row(key, _) => {
                 self.vnodes.row();
+                self.size.rows += 1;
                 key.bytes().clone()
             }
             Fragment::Change(bound, _) => {
@@ -158,7 +172,15 @@ impl Builder {
         }
     }
 
+    fn leave_partition(&mut self) {
+        let size = std::mem::take(&mut self.size);
+        if let (Some(watch), Some(partition)) = (&self.watch, &self.partition) {
+            watch.written(self.options.table, &partition.key, &size);
+        }
+    }
+
     fn enter_partition(&mut self, header: &PartitionHeader<EncodedRow>) {
+        self.leave_partition();
         self.bloom.add(header.key.token());
         self.vnodes.partition(header.key.token(), self.output.offset);
         self.partition = Some(Continued {

@@ -30,6 +30,7 @@ mod cache;
 mod format;
 mod index;
 mod order;
+mod partitions;
 mod reader;
 mod rows;
 mod scan;
@@ -47,6 +48,7 @@ use uuid::Uuid;
 
 pub use self::builder::Builder;
 pub use self::cache::BlockCache;
+pub use self::partitions::PartitionWatch;
 pub use self::reader::Sstable;
 pub use self::scan::PartitionStream;
 pub use self::stats::{Stats, put_columns, read_columns};

@@ -135,7 +135,8 @@ impl Store {
             block_bytes: BLOCK_BYTES,
         };
         let finish = || -> Result<LiveFile> {
-            let meta = compaction::merge(sources, Builder::create(&*self.vfs, options)?)?;
+            let meta =
+                compaction::merge(sources, Builder::create(&*self.vfs, options)?.watched(self.partitions.clone()))?;
             self.vfs.sync_dir(&self.data_directory())?;
             self.open_file(meta)
         };

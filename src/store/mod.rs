@@ -20,7 +20,7 @@ use crate::commitlog::CommitLog;
 use crate::model::{ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, TableId, Type};
 use crate::snapshot::TableLabel;
 pub use crate::sstable::Access;
-use crate::sstable::BlockCache;
+use crate::sstable::{BlockCache, PartitionWatch};
 use crate::vfs::{Lock, Vfs};
 pub use check::CheckReport;
 use manifest::Manifest;
@@ -113,6 +113,8 @@ pub struct StoreStatus {
     pub flushes: u64,
     /// Compactions done since the start.
     pub compactions: u64,
+    /// Partitions that were too large to say nothing when they were written to a file.
+    pub large_partitions: u64,
     /// Snapshots, damaged ones included.
     pub snapshots: u64,
     /// Bytes of files that only snapshots hold: removing all of them frees so much.
@@ -134,6 +136,7 @@ pub struct Store {
     log: Mutex<CommitLog>,
     manifest: Mutex<Manifest>,
     cache: Arc<BlockCache>,
+    partitions: Arc<PartitionWatch>,
     /// Held by the one flush at a time.
     flushing: Mutex<()>,
     /// Held by the one compaction at a time.
@@ -151,6 +154,12 @@ impl Store {
         self.memory.holders().iter().map(|table| table.view().memtable_bytes()).sum()
     }
 
+    /// From now on partitions of more bytes or rows are told of, in the log and in [`StoreStatus`], when a flush or a
+    /// compaction writes them to a file.
+    pub fn watch_partitions(&self, bytes_warn: u64, rows_warn: u64) {
+        self.partitions.watch(bytes_warn, rows_warn);
+    }
+
     /// Numbers for people and metrics.
     pub fn status(&self) -> StoreStatus {
         let (cache_bytes, cache_hits, cache_misses) = self.cache.usage();
@@ -161,6 +170,7 @@ impl Store {
             cache_misses,
             flushes: self.flushes.load(Ordering::Relaxed),
             compactions: self.compactions.load(Ordering::Relaxed),
+            large_partitions: self.partitions.large(),
             ..StoreStatus::default()
         };
         status.tables_leaving = self.memory.leaving.lock().len() as u64;

@@ -66,6 +66,7 @@ impl Store {
             cache,
             flushing: Mutex::new(()),
             compacting: Mutex::new(()),
+            partitions: Arc::default(),
             flushes: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
             snapshots: Snapshots::open(snapshots)?,

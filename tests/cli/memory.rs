@@ -164,7 +164,10 @@ impl State {
                     Ok(result) => v1::BatchItem { result: Some(v1::batch_item::Result::Write(result)) },
                     Err(error) => v1::BatchItem { result: Some(v1::batch_item::Result::Error(error)) },
                 };
-                Answer::Batch(v1::BatchResult { items: request.mutations.into_iter().map(item).collect() })
+                Answer::Batch(v1::BatchResult {
+                    items: request.mutations.into_iter().map(item).collect(),
+                    warnings: Vec::new(),
+                })
             }
             Op::Read(request) => Answer::Page(self.read(request)),
         }
@@ -194,7 +197,7 @@ impl State {
                 ChangeOp::DeletePartition(_) => rows.retain(|(of, _), _| *of != partition),
             }
         }
-        Ok(v1::WriteResult { stamp: default_us, timestamp_us: default_us })
+        Ok(v1::WriteResult { stamp: default_us, timestamp_us: default_us, warnings: Vec::new() })
     }
 
     fn read(&self, request: v1::ReadRequest) -> v1::ReadPage {

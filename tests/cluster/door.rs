@@ -17,8 +17,8 @@ use trefoil_proto::v1::schema_client::SchemaClient;
 use trefoil_proto::v1::value::Kind;
 use trefoil_proto::v1::{
     ApplyRequest, ApplyResponse, CellWrite, Change, Consistency, DescribeRequest, DescribeResponse, Error,
-    MutateRequest, Mutation, Options, ReadPage, ReadRequest, RingRequest, RowWrite, Slice, TableRef, TokenScan,
-    Topology, Value, WriteResult,
+    FlushRequest, MutateRequest, Mutation, Options, ReadPage, ReadRequest, RingRequest, RowWrite, Slice, TableRef,
+    TokenScan, Topology, Value, WriteResult,
 };
 
 /// How long a request may take: longer than anything here should, so that an answer is the node's and not the clock's.
@@ -57,6 +57,12 @@ impl Door {
 
     pub async fn describe(&self) -> Result<DescribeResponse, Error> {
         answer(SchemaClient::new(self.channel()).describe(timed(DescribeRequest::default())).await)
+    }
+
+    /// Writes the node's memtables to files.
+    pub async fn flush(&self, node: u32) {
+        let request = FlushRequest { nodes: vec![node], ..FlushRequest::default() };
+        answer(ClusterClient::new(self.channel()).flush(timed(request)).await).unwrap();
     }
 
     pub async fn ring(&self) -> Result<Topology, Error> {

@@ -16,6 +16,7 @@ mod basics;
 mod cluster;
 mod dev;
 mod door;
+mod guardrails;
 mod kills;
 mod levels;
 mod observed;

@@ -38,6 +38,8 @@ pub struct Settings {
     pub limits: String,
     /// Further lines of the section `storage`.
     pub storage: String,
+    /// Further lines of the section `guardrails`.
+    pub guardrails: String,
 }
 
 impl Default for Settings {
@@ -47,6 +49,7 @@ impl Default for Settings {
             vnodes: 64,
             limits: String::new(),
             storage: "segment_mib = 48\nmemtable_mib = 32\ncache_mib = 8\n".to_owned(),
+            guardrails: String::new(),
         }
     }
 }
@@ -93,13 +96,13 @@ pub fn settings_text(place: &Place, members: &[Place], settings: &Settings) -> S
         format!("  {{ address = \"{}\", region = \"local\", zone = \"{}\" }},\n", place.peer, place.zone)
     };
     let members: String = members.iter().map(member).collect();
-    let Settings { cluster_name, vnodes, limits, storage } = settings;
+    let Settings { cluster_name, vnodes, limits, storage, guardrails } = settings;
     let Place { zone, client, peer, http } = place;
     format!(
         "[cluster]\nname = \"{cluster_name}\"\nvnodes = {vnodes}\ninitial_members = [\n{members}]\n\
          [node]\ndata_dir = \"data\"\nregion = \"local\"\nzone = \"{zone}\"\nruntimes = 1\n\
          client_address = \"{client}\"\npeer_address = \"{peer}\"\nhttp_address = \"{http}\"\n\
-         [storage]\n{storage}[limits]\n{limits}[log]\nlevel = \"info\"\n"
+         [storage]\n{storage}[limits]\n{limits}[guardrails]\n{guardrails}[log]\nlevel = \"info\"\n"
     )
 }
 

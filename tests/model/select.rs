@@ -141,6 +141,7 @@ fn page(run: &Run, select: &Select, state: &PagingState) -> (Vec<ResultRow>, Opt
         match assembler.take(ask(run, command)).unwrap() {
             Next::ReadAfter(position) => after = Some(position),
             Next::PageFull(resume) => break Some(Start::Resume(resume)),
+            Next::TooManyTombstones { .. } => panic!("there is no limit"),
             Next::Complete => {
                 after = None;
                 target += 1;

@@ -4,6 +4,7 @@ use clap::Args;
 use futures_util::TryStreamExt;
 
 use super::error::Result;
+use super::report::Report;
 use super::rows::{Form, Printer};
 use super::table_name::TableName;
 use super::{Global, json};
@@ -24,6 +25,9 @@ pub struct Get {
     /// At most so many rows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    /// Tell on the standard error what the read has cost
+    #[arg(long)]
+    trace: bool,
 }
 
 impl Get {
@@ -41,10 +45,16 @@ impl Get {
             select = select.key(&column.name, value);
         }
         let mut printer = Printer::new(&view.table, None, Form::JsonLines, std::io::stdout().lock())?;
-        let mut rows = select.stream();
-        while let Some(row) = rows.try_next().await? {
-            printer.print(&row)?;
+        if self.trace {
+            select = select.trace();
         }
-        printer.finish().map(drop)
+        let (mut pages, mut report) = (select.pages(), Report::default());
+        while let Some(page) = pages.try_next().await? {
+            report.page(&page);
+            page.rows.iter().try_for_each(|row| printer.print(row))?;
+        }
+        printer.finish().map(drop)?;
+        report.finish(global.json);
+        Ok(())
     }
 }

@@ -22,6 +22,7 @@ mod level;
 mod output;
 mod progress;
 mod put;
+mod report;
 mod ring;
 mod row;
 mod rows;

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::error::Result;
+use super::report::Report;
 use super::row::RowInput;
 use super::table_name::TableName;
 use super::{Global, json, output};
@@ -38,6 +39,7 @@ impl Put {
             write = write.ttl_s(seconds);
         }
         let result = write.send().await?;
+        Report::default().warn(&result.warnings);
         if global.json {
             output::line(&serde_json::json!({ "timestamp_us": result.timestamp_us }).to_string())?;
         }

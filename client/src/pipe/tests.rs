@@ -21,7 +21,7 @@ fn soon() -> Instant {
 }
 
 fn written(id: u64, stamp: i64) -> PipeAnswer {
-    PipeAnswer { id, result: Some(pipe_answer::Result::Write(WriteResult { stamp, timestamp_us: 0 })) }
+    PipeAnswer { id, result: Some(pipe_answer::Result::Write(WriteResult { stamp, ..WriteResult::default() })) }
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_caller_that_goes_frees_its_slot_and_its_late_answer_is_dropped() {
     pipe.answer(vec![written(gone, 1)]);
     assert!(poll_immediate(&mut call).await.is_none(), "the late answer is not taken for this one's");
     pipe.answer(vec![written(id, 2), written(id, 3), written(u64::MAX, 4)]);
-    assert_eq!(call.await, Ok(pipe_answer::Result::Write(WriteResult { stamp: 2, timestamp_us: 0 })));
+    assert_eq!(call.await, Ok(pipe_answer::Result::Write(WriteResult { stamp: 2, ..WriteResult::default() })));
 }
 
 #[tokio::test(start_paused = true)]

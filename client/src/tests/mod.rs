@@ -20,7 +20,7 @@ use self::fake::{Cluster, Reply};
 use crate::{Client, Error, FromRow, Outcome, Repetition, Result, Row, ToRow, Value, Write};
 
 fn written() -> Reply {
-    Reply::Answer(Answer::Write(WriteResult { stamp: 1, timestamp_us: 0 }))
+    Reply::Answer(Answer::Write(WriteResult { stamp: 1, ..WriteResult::default() }))
 }
 
 fn refused(error: v1::Error) -> Reply {
@@ -341,11 +341,11 @@ fn batch_of(op: &Op) -> &v1::BatchRequest {
 
 fn items(results: impl IntoIterator<Item = Option<v1::Error>>) -> Reply {
     let item = |error| match error {
-        None => v1::batch_item::Result::Write(WriteResult { stamp: 5, timestamp_us: 0 }),
+        None => v1::batch_item::Result::Write(WriteResult { stamp: 5, ..WriteResult::default() }),
         Some(error) => v1::batch_item::Result::Error(error),
     };
     let items = results.into_iter().map(|error| v1::BatchItem { result: Some(item(error)) });
-    Reply::Answer(Answer::Batch(v1::BatchResult { items: items.collect() }))
+    Reply::Answer(Answer::Batch(v1::BatchResult { items: items.collect(), warnings: Vec::new() }))
 }
 
 #[tokio::test]

@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use trefoil::model::{
     Bound, ClusteringKey, Direction, Page, PageEnd, PagePosition as ModelPosition, PartitionKey, ReadCommand,
-    RowPosition, Slice, TableId, Target as ModelTarget, Token, TokenRange,
+    ReadCost as ModelCost, RowPosition, Slice, TableId, Target as ModelTarget, Token, TokenRange,
 };
 use trefoil::{Corrupt, Result};
 use uuid::Uuid;
 
 use crate::v1::page_position::{Here, Row};
 use crate::v1::read_operation::Target;
-use crate::v1::{BoundPair, PagePosition, ReadOperation, ReplicaPage, TokenSpan};
+use crate::v1::{BoundPair, PagePosition, ReadCost, ReadOperation, ReplicaPage, TokenSpan};
 
 /// The wire form of a read of one replica.
 pub fn read_operation(command: &ReadCommand) -> ReadOperation {
@@ -71,22 +71,45 @@ fn slice(pair: BoundPair) -> Result<Slice> {
     Ok(slice)
 }
 
-/// The wire form of a replica's answer.
-pub fn replica_page(page: Page) -> ReplicaPage {
+/// The wire form of a replica's answer and of what it has cost.
+pub fn replica_page(page: Page, cost: &ModelCost) -> ReplicaPage {
     let end = match &page.end {
         PageEnd::Complete => None,
         PageEnd::At(at) => Some(position(at)),
     };
-    ReplicaPage { entries: page.entries, end }
+    ReplicaPage { entries: page.entries, end, cost: Some(read_cost(cost)) }
 }
 
 /// A replica's answer from its wire form; the entries are checked when they are decoded.
-pub fn page(page: ReplicaPage) -> Result<Page> {
+pub fn page(page: ReplicaPage) -> Result<(Page, ModelCost)> {
     let end = match page.end {
         None => PageEnd::Complete,
         Some(at) => PageEnd::At(position_to_model(at)?),
     };
-    Ok(Page { entries: page.entries, end })
+    let cost = page.cost.map_or_else(ModelCost::default, |cost| ModelCost {
+        sstables_read: cost.sstables_read,
+        sstables_skipped: cost.sstables_skipped,
+        blocks_cached: cost.blocks_cached,
+        blocks_read: cost.blocks_read,
+        bytes_read: cost.bytes_read,
+        rows: cost.rows,
+        tombstones: cost.tombstones,
+    });
+    Ok((Page { entries: page.entries, end }, cost))
+}
+
+/// The wire form of what a read has cost.
+pub fn read_cost(cost: &ModelCost) -> ReadCost {
+    ReadCost {
+        sstables_read: cost.sstables_read,
+        sstables_skipped: cost.sstables_skipped,
+        blocks_cached: cost.blocks_cached,
+        blocks_read: cost.blocks_read,
+        bytes_read: cost.bytes_read,
+        rows: cost.rows,
+        tombstones: cost.tombstones,
+        commands: 0,
+    }
 }
 
 fn position(position: &ModelPosition) -> PagePosition {

@@ -8,14 +8,15 @@ use trefoil::model::VnodeBits;
 use trefoil::ring::Zone;
 
 use super::section::Section;
+use super::settings;
 use super::settings::{
     CACHE_MIB, DROPPED_KEPT_DAYS, DROPPED_KEPT_MOST, MEMTABLE_MIB, MUTATION_MIB_MAX, PAGE_KIB_DEFAULT,
     PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS,
     addresses, runtimes,
 };
 use super::{
-    ClusterConfig, Config, ConfigError, LimitsConfig, LogConfig, LogFormat, MemberConfig, NodeConfig, Problem,
-    SnapshotsConfig, StorageConfig,
+    ClusterConfig, Config, ConfigError, GuardrailsConfig, LimitsConfig, LogConfig, LogFormat, MemberConfig, NodeConfig,
+    Problem, SnapshotsConfig, StorageConfig,
 };
 
 /// Longest name of a cluster, region or zone.
@@ -48,6 +49,7 @@ impl Config {
             storage: storage(root.section("storage")?)?,
             snapshots: snapshots(root.section("snapshots")?)?,
             limits: limits(root.section("limits")?)?,
+            guardrails: guardrails(root.section("guardrails")?)?,
             log: log(root.section("log")?)?,
         };
         root.end()?;
@@ -150,6 +152,29 @@ fn limits(mut section: Section) -> Result<LimitsConfig, Problem> {
         let reason = format!("must not be more than timeout_max_ms = {}", config.timeout_max_ms);
         return Err(section.wrong("timeout_default_ms", &value, reason));
     }
+    section.end()?;
+    Ok(config)
+}
+
+fn guardrails(mut section: Section) -> Result<GuardrailsConfig, Problem> {
+    let config = GuardrailsConfig {
+        value_kib_warn: section.number(&settings::VALUE_KIB_WARN)?,
+        value_kib_max: section.number(&settings::VALUE_KIB_MAX)?,
+        row_kib_warn: section.number(&settings::ROW_KIB_WARN)?,
+        row_kib_max: section.number(&settings::ROW_KIB_MAX)?,
+        key_bytes_warn: section.number(&settings::KEY_BYTES_WARN)?,
+        partition_mib_warn: section.number(&settings::PARTITION_MIB_WARN)?,
+        partition_rows_warn: section.number(&settings::PARTITION_ROWS_WARN)?,
+        tombstones_warn: section.number(&settings::TOMBSTONES_WARN)?,
+        tombstones_max: section.number(&settings::TOMBSTONES_MAX)?,
+        ranges_max: section.number(&settings::RANGES_MAX)?,
+        batch_mutations_warn: section.number(&settings::BATCH_MUTATIONS_WARN)?,
+        batch_mutations_max: section.number(&settings::BATCH_MUTATIONS_MAX)?,
+        batch_kib_warn: section.number(&settings::BATCH_KIB_WARN)?,
+        tables_max: section.number(&settings::TABLES_MAX)?,
+        tables_per_keyspace_max: section.number(&settings::TABLES_PER_KEYSPACE_MAX)?,
+        columns_max: section.number(&settings::COLUMNS_MAX)?,
+    };
     section.end()?;
     Ok(config)
 }

@@ -24,7 +24,7 @@ use trefoil::model::VnodeBits;
 use trefoil::ring::Zone;
 use trefoil::store::{BeforeDrop, SnapshotOptions, StoreOptions};
 
-use crate::coordinate::{Admission, Limits};
+use crate::coordinate::{Admission, Guardrails, Limits};
 
 /// All settings of a node. Numbers have the units of the file, which their names end in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Config {
     pub snapshots: SnapshotsConfig,
     /// What requests may ask, and how many at once.
     pub limits: LimitsConfig,
+    /// What is refused, or told of.
+    pub guardrails: GuardrailsConfig,
     /// What is logged.
     pub log: LogConfig,
 }
@@ -119,6 +121,43 @@ pub struct LimitsConfig {
     pub page_kib_default: u64,
     /// Largest mutation of one partition.
     pub mutation_mib_max: u64,
+}
+
+/// What is refused, or told of, lest one table or request hurts all others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuardrailsConfig {
+    /// A value above this is told of.
+    pub value_kib_warn: u64,
+    /// A larger value is refused.
+    pub value_kib_max: u64,
+    /// A row above this is told of.
+    pub row_kib_warn: u64,
+    /// A row of which one mutation writes more is refused.
+    pub row_kib_max: u64,
+    /// A partition or clustering key above this is told of.
+    pub key_bytes_warn: u64,
+    /// A partition above this in one SSTable is told of.
+    pub partition_mib_warn: u64,
+    /// A partition of more rows in one SSTable is told of.
+    pub partition_rows_warn: u64,
+    /// A page that meets more tombstones is told of.
+    pub tombstones_warn: u64,
+    /// A page that meets more tombstones is an error.
+    pub tombstones_max: u64,
+    /// A read of more clustering ranges is refused.
+    pub ranges_max: u64,
+    /// A batch of more mutations is told of.
+    pub batch_mutations_warn: u64,
+    /// A batch of more mutations is refused.
+    pub batch_mutations_max: u64,
+    /// A larger batch is told of.
+    pub batch_kib_warn: u64,
+    /// Tables of the cluster.
+    pub tables_max: u64,
+    /// Tables of a keyspace.
+    pub tables_per_keyspace_max: u64,
+    /// Columns of a table.
+    pub columns_max: u64,
 }
 
 /// What is logged, to standard error.
@@ -232,6 +271,30 @@ impl LimitsConfig {
     /// How many at once.
     pub fn admission(&self) -> Admission {
         Admission::new(self.requests_in_flight, self.request_mib_in_flight << 20)
+    }
+}
+
+impl GuardrailsConfig {
+    /// What requests are held against.
+    pub fn of_requests(&self) -> Guardrails {
+        Guardrails {
+            value_bytes_warn: self.value_kib_warn << 10,
+            value_bytes_max: self.value_kib_max << 10,
+            row_bytes_warn: self.row_kib_warn << 10,
+            row_bytes_max: self.row_kib_max << 10,
+            key_bytes_warn: self.key_bytes_warn,
+            partition_bytes_warn: self.partition_mib_warn << 20,
+            partition_rows_warn: self.partition_rows_warn,
+            tombstones_warn: self.tombstones_warn,
+            tombstones_max: self.tombstones_max,
+            ranges_max: self.ranges_max,
+            batch_mutations_warn: self.batch_mutations_warn,
+            batch_mutations_max: self.batch_mutations_max,
+            batch_bytes_warn: self.batch_kib_warn << 10,
+            tables_max: self.tables_max,
+            tables_per_keyspace_max: self.tables_per_keyspace_max,
+            columns_max: self.columns_max,
+        }
     }
 }
 

@@ -6,7 +6,10 @@ use std::thread::available_parallelism;
 
 use tracing::Level;
 
-use super::{ClusterConfig, Config, LimitsConfig, LogConfig, LogFormat, NodeConfig, SnapshotsConfig, StorageConfig};
+use super::{
+    ClusterConfig, Config, GuardrailsConfig, LimitsConfig, LogConfig, LogFormat, NodeConfig, SnapshotsConfig,
+    StorageConfig,
+};
 
 /// A setting that is a whole number. The name ends in its unit.
 pub(super) struct Number {
@@ -51,6 +54,46 @@ pub(super) const PAGE_KIB_DEFAULT: Number =
     number("page_kib_default", 4, 4_096, 1_024, "size of a page that names none, and the most one may ask");
 pub(super) const MUTATION_MIB_MAX: Number = number("mutation_mib_max", 1, 16, 16, "largest mutation of one partition");
 
+pub(super) const VALUE_KIB_WARN: Number =
+    number("value_kib_warn", 1, 8192, 1024, "a value above this is written and told of");
+pub(super) const VALUE_KIB_MAX: Number = number("value_kib_max", 1, 8192, 8192, "a larger value is refused");
+pub(super) const ROW_KIB_WARN: Number =
+    number("row_kib_warn", 1, 16_384, 4096, "a row above this is written or answered and told of");
+pub(super) const ROW_KIB_MAX: Number =
+    number("row_kib_max", 1, 16_384, 16_384, "a row of which one mutation writes more is refused");
+pub(super) const KEY_BYTES_WARN: Number = number(
+    "key_bytes_warn",
+    1,
+    65_535,
+    4096,
+    "a partition or clustering key above this is told of; 65535 are possible",
+);
+pub(super) const PARTITION_MIB_WARN: Number =
+    number("partition_mib_warn", 1, 1_048_576, 128, "a partition above this in one SSTable is told of");
+pub(super) const PARTITION_ROWS_WARN: Number =
+    number("partition_rows_warn", 1, 1_000_000_000, 500_000, "a partition of more rows in one SSTable is told of");
+pub(super) const TOMBSTONES_WARN: Number =
+    number("tombstones_warn", 1, 1_000_000_000, 1000, "a page that meets more is told of");
+pub(super) const TOMBSTONES_MAX: Number = number(
+    "tombstones_max",
+    1,
+    1_000_000_000,
+    100_000,
+    "a page that meets more is an error, never less than what was asked for",
+);
+pub(super) const RANGES_MAX: Number =
+    number("ranges_max", 1, 100_000, 1000, "a read of more clustering ranges is refused");
+pub(super) const BATCH_MUTATIONS_WARN: Number =
+    number("batch_mutations_warn", 1, 1_000_000, 1000, "a batch of more is told of");
+pub(super) const BATCH_MUTATIONS_MAX: Number =
+    number("batch_mutations_max", 1, 1_000_000, 20_000, "a batch of more is refused");
+pub(super) const BATCH_KIB_WARN: Number = number("batch_kib_warn", 1, 20_480, 5120, "a larger batch is told of");
+pub(super) const TABLES_MAX: Number =
+    number("tables_max", 1, 5000, 1000, "with so many in the cluster no more are made");
+pub(super) const TABLES_PER_KEYSPACE_MAX: Number =
+    number("tables_per_keyspace_max", 1, 5000, 500, "with so many in a keyspace no more are made in it");
+pub(super) const COLUMNS_MAX: Number = number("columns_max", 1, 1000, 500, "a table of more is not made");
+
 /// The setting `node.runtimes`, whose default depends on the machine.
 pub(super) fn runtimes() -> Number {
     let cores = available_parallelism().map_or(1, usize::from);
@@ -72,6 +115,7 @@ impl Config {
             storage: StorageConfig::default(),
             snapshots: SnapshotsConfig::default(),
             limits: LimitsConfig::default(),
+            guardrails: GuardrailsConfig::default(),
             log: LogConfig::default(),
         }
     }
@@ -107,6 +151,29 @@ impl Default for LimitsConfig {
             page_rows_default: PAGE_ROWS_DEFAULT.default,
             page_kib_default: PAGE_KIB_DEFAULT.default,
             mutation_mib_max: MUTATION_MIB_MAX.default,
+        }
+    }
+}
+
+impl Default for GuardrailsConfig {
+    fn default() -> GuardrailsConfig {
+        GuardrailsConfig {
+            value_kib_warn: VALUE_KIB_WARN.default,
+            value_kib_max: VALUE_KIB_MAX.default,
+            row_kib_warn: ROW_KIB_WARN.default,
+            row_kib_max: ROW_KIB_MAX.default,
+            key_bytes_warn: KEY_BYTES_WARN.default,
+            partition_mib_warn: PARTITION_MIB_WARN.default,
+            partition_rows_warn: PARTITION_ROWS_WARN.default,
+            tombstones_warn: TOMBSTONES_WARN.default,
+            tombstones_max: TOMBSTONES_MAX.default,
+            ranges_max: RANGES_MAX.default,
+            batch_mutations_warn: BATCH_MUTATIONS_WARN.default,
+            batch_mutations_max: BATCH_MUTATIONS_MAX.default,
+            batch_kib_warn: BATCH_KIB_WARN.default,
+            tables_max: TABLES_MAX.default,
+            tables_per_keyspace_max: TABLES_PER_KEYSPACE_MAX.default,
+            columns_max: COLUMNS_MAX.default,
         }
     }
 }

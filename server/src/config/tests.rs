@@ -44,6 +44,7 @@ fn what_is_written_reads_back() {
     config.storage = StorageConfig { segment_mib: 48, memtable_mib: 33, cache_mib: 9 };
     config.snapshots = SnapshotsConfig { before_drop: false, dropped_kept_days: 3, dropped_kept_most: 4 };
     config.limits.page_kib_default = 77;
+    config.guardrails.tombstones_max = 7;
     config.log = LogConfig { level: tracing::Level::DEBUG, format: LogFormat::Json };
     assert_eq!(parse(&config.to_toml()).unwrap(), config);
 }
@@ -68,9 +69,18 @@ fn a_wrong_setting_is_named() {
             "limits.timeout_default_ms = 61000: must not be more than timeout_max_ms = 60000",
         ),
         ("limits", "mutation_mib_max = 17", "limits.mutation_mib_max = 17: must be a whole number from 1 to 16"),
+        (
+            "guardrails",
+            "value_kib_max = 8193",
+            "guardrails.value_kib_max = 8193: must be a whole number from 1 to 8192",
+        ),
         ("log", "level = \"loud\"", "log.level = \"loud\": must be one of error, warn, info, debug, trace"),
         ("log", "format = 1", "log.format = 1: must be one of text, json"),
-        ("tls", "key = \"k\"", "tls is not a setting; the file has cluster, node, storage, snapshots, limits, log"),
+        (
+            "tls",
+            "key = \"k\"",
+            "tls is not a setting; the file has cluster, node, storage, snapshots, limits, guardrails, log",
+        ),
     ];
     for (section, line, expected) in cases {
         assert_eq!(message(&format!("{LEAST}\n[{section}]\n{line}\n")), *expected);

@@ -3,17 +3,25 @@
 use toml::Value;
 
 use super::settings::{
-    CACHE_MIB, DROPPED_KEPT_DAYS, DROPPED_KEPT_MOST, MEMTABLE_MIB, MUTATION_MIB_MAX, Number, PAGE_KIB_DEFAULT,
+    self, CACHE_MIB, DROPPED_KEPT_DAYS, DROPPED_KEPT_MOST, MEMTABLE_MIB, MUTATION_MIB_MAX, Number, PAGE_KIB_DEFAULT,
     PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS,
     runtimes,
 };
-use super::{Config, LimitsConfig, SnapshotsConfig};
+use super::{Config, GuardrailsConfig, LimitsConfig, SnapshotsConfig};
 
 impl Config {
     /// The text of a file that says this.
     pub fn to_toml(&self) -> String {
-        let (snapshots, limits) = (snapshots_text(&self.snapshots), limits_text(&self.limits));
-        [self.cluster_text(), self.node_text(), self.storage_text(), snapshots, limits, self.log_text()].join("\n")
+        [
+            self.cluster_text(),
+            self.node_text(),
+            self.storage_text(),
+            snapshots_text(&self.snapshots),
+            limits_text(&self.limits),
+            guardrails_text(&self.guardrails),
+            self.log_text(),
+        ]
+        .join("\n")
     }
 
     fn cluster_text(&self) -> String {
@@ -103,6 +111,26 @@ fn limits_text(limits: &LimitsConfig) -> String {
         + &line(&PAGE_ROWS_DEFAULT, limits.page_rows_default)
         + &line(&PAGE_KIB_DEFAULT, limits.page_kib_default)
         + &line(&MUTATION_MIB_MAX, limits.mutation_mib_max)
+}
+
+fn guardrails_text(guardrails: &GuardrailsConfig) -> String {
+    "[guardrails]\n".to_owned()
+        + &line(&settings::VALUE_KIB_WARN, guardrails.value_kib_warn)
+        + &line(&settings::VALUE_KIB_MAX, guardrails.value_kib_max)
+        + &line(&settings::ROW_KIB_WARN, guardrails.row_kib_warn)
+        + &line(&settings::ROW_KIB_MAX, guardrails.row_kib_max)
+        + &line(&settings::KEY_BYTES_WARN, guardrails.key_bytes_warn)
+        + &line(&settings::PARTITION_MIB_WARN, guardrails.partition_mib_warn)
+        + &line(&settings::PARTITION_ROWS_WARN, guardrails.partition_rows_warn)
+        + &line(&settings::TOMBSTONES_WARN, guardrails.tombstones_warn)
+        + &line(&settings::TOMBSTONES_MAX, guardrails.tombstones_max)
+        + &line(&settings::RANGES_MAX, guardrails.ranges_max)
+        + &line(&settings::BATCH_MUTATIONS_WARN, guardrails.batch_mutations_warn)
+        + &line(&settings::BATCH_MUTATIONS_MAX, guardrails.batch_mutations_max)
+        + &line(&settings::BATCH_KIB_WARN, guardrails.batch_kib_warn)
+        + &line(&settings::TABLES_MAX, guardrails.tables_max)
+        + &line(&settings::TABLES_PER_KEYSPACE_MAX, guardrails.tables_per_keyspace_max)
+        + &line(&settings::COLUMNS_MAX, guardrails.columns_max)
 }
 
 /// A number with what it means; a default of 0 is one that the meaning tells.

@@ -90,6 +90,11 @@ fn replica_failure(
     if reasons.iter().all(|(_, reason)| *reason == FailureReason::Expired) {
         return timeout(level, required, received, outcome);
     }
+    // A row that grew over several writes; whoever asks again gets the same.
+    if reasons.iter().any(|(_, reason)| *reason == FailureReason::TooLarge) {
+        let text = "one row is larger than a message; delete or overwrite what is large in it";
+        return v1::Error::new(tonic::Code::OutOfRange, text, outcome);
+    }
     let failures: Vec<v1::ReplicaFailure> = reasons
         .iter()
         .map(|(replica, reason)| v1::ReplicaFailure { node: name(*replica).0, reason: reason.name().to_owned() })
@@ -130,6 +135,7 @@ pub(super) fn reason_of(failure: &v1::PeerFailure) -> FailureReason {
         v1::PeerFailureKind::Invalid => FailureReason::Malformed,
         v1::PeerFailureKind::Clock => FailureReason::Clock,
         v1::PeerFailureKind::Expired => FailureReason::Expired,
+        v1::PeerFailureKind::TooLarge => FailureReason::TooLarge,
     }
 }
 
@@ -141,6 +147,7 @@ pub(super) fn to_peer(reason: FailureReason, message: String) -> v1::PeerFailure
         FailureReason::Malformed => v1::PeerFailureKind::Invalid,
         FailureReason::Clock => v1::PeerFailureKind::Clock,
         FailureReason::Expired => v1::PeerFailureKind::Expired,
+        FailureReason::TooLarge => v1::PeerFailureKind::TooLarge,
     };
     v1::PeerFailure { kind: kind.into(), message }
 }

@@ -161,7 +161,10 @@ impl Lane {
         let Some(mut forward) = self.take_forward(id) else { return };
         match reason {
             FailureReason::Overloaded | FailureReason::Stale | FailureReason::Clock | FailureReason::Expired => {}
-            FailureReason::Disconnected | FailureReason::Storage | FailureReason::Malformed => {
+            FailureReason::Disconnected
+            | FailureReason::Storage
+            | FailureReason::Malformed
+            | FailureReason::TooLarge => {
                 forward.so_far = v1::Outcome::Unknown;
             }
         }

@@ -17,6 +17,7 @@ mod admission;
 mod early;
 mod failure;
 mod forward;
+mod guardrails;
 mod naming;
 mod ops;
 mod pipe;
@@ -46,6 +47,7 @@ use crate::peers::{self, Link, LinkEvents, Peers};
 use crate::replica::{Completion, Replica};
 
 pub use admission::Admission;
+pub use guardrails::{Guardrail, Guardrails};
 pub use naming::{Naming, NoStamp};
 pub use pipe::{AnswerQueue, Answers};
 pub use request::{Kind, Reply};
@@ -85,6 +87,8 @@ pub struct Shared {
     pub admission: Arc<Admission>,
     /// What one request may ask.
     pub limits: Limits,
+    /// What requests are held against.
+    pub guardrails: Guardrails,
     /// The start stamp of this run.
     pub incarnation: u64,
 }

@@ -15,10 +15,11 @@ use prost::Message;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::coordinator::{
     Assembler, Consistency, Extent, FailureReason, Next, PageLimits, PagingState, ReadAction, ReadAnswer, ReadError,
-    ReadOp, Requirement, Start, nearest_first,
+    ReadGuards, ReadOp, Requirement, Start, nearest_first,
 };
 use trefoil::model::{
-    Instant, Mutation, NodeId, Page, PagePosition, ReadCommand, Slice, Stamp, Target, Token, TokenRange, Vnode,
+    Instant, Mutation, NodeId, Page, PagePosition, ReadCommand, ReadCost, Slice, Stamp, Target, Token, TokenRange,
+    Vnode,
 };
 use trefoil::ring::{Replica as RingReplica, Replicas};
 use trefoil_proto::convert::{answer::Projector, peer as convert, read as parts};
@@ -56,6 +57,8 @@ pub(super) struct ReadSession {
     /// For a scan: the tokens that no command has covered yet.
     remaining: TokenRange,
     commands: u32,
+    /// Whether the answer is to say what it has cost.
+    is_traced: bool,
     round: Option<Round>,
 }
 
@@ -72,7 +75,7 @@ struct Round {
 
 /// Something that happened to a command.
 enum Event {
-    Page(NodeId, Page),
+    Page(NodeId, Page, ReadCost),
     Failed(NodeId, FailureReason),
     Repaired(NodeId),
     Expired,
@@ -124,6 +127,7 @@ impl Lane {
         let paging_state = std::mem::take(&mut request.paging_state);
         let invalid =
             |invalid: v1::InvalidDetail| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name));
+        self.shared.guardrails.check_ranges(&request).map_err(invalid)?;
         let fingerprint = fingerprint(&request, &place);
         let paging = match paging_state.is_empty() {
             true => None,
@@ -146,7 +150,8 @@ impl Lane {
             bytes: u64::from(page_bytes),
             rows_per_partition: parts.per_partition_limit,
         };
-        Ok(Plan { place, level, parts, fingerprint, rows_left, page, paging })
+        let (guards, is_traced) = (self.shared.guardrails.of_reads(), options.trace);
+        Ok(Plan { place, level, parts, fingerprint, rows_left, page, paging, guards, is_traced })
     }
 
     /// Runs the session until it waits for somebody else or is answered.
@@ -302,7 +307,7 @@ impl Lane {
         if node == self.shared.identity.node {
             let ticket = Ticket { lane: self.number, id };
             match self.shared.replica.read(round.op.command(), deadline, ticket) {
-                Some(Ok(page)) => events.push(Event::Page(node, page)),
+                Some(Ok((page, cost))) => events.push(Event::Page(node, page, cost)),
                 Some(Err((reason, text))) => {
                     tracing::debug!(reason = text, "the own replica refused a read");
                     events.push(Event::Failed(node, reason));
@@ -367,8 +372,8 @@ impl Lane {
         }
     }
 
-    pub(super) fn read_page(self: &Arc<Self>, id: u64, node: NodeId, page: Page) {
-        self.read_event(id, Event::Page(node, page));
+    pub(super) fn read_page(self: &Arc<Self>, id: u64, node: NodeId, page: Page, cost: ReadCost) {
+        self.read_event(id, Event::Page(node, page, cost));
     }
 
     pub(super) fn read_failed(self: &Arc<Self>, id: u64, node: NodeId, reason: FailureReason) {
@@ -420,6 +425,12 @@ impl Lane {
                 session.request.fail(v1::Error::new(tonic::Code::DataLoss, text, v1::Outcome::NotApplied));
                 None
             }
+            Ok(Next::TooManyTombstones { partition, found }) => {
+                let error = self.shared.guardrails.too_many_tombstones(&partition, found, &session.place);
+                session.request.cost.tombstones = found;
+                session.request.fail(error);
+                None
+            }
             Ok(Next::PageFull(resume)) => {
                 self.answer_page(session, Some(Start::Resume(resume)));
                 None
@@ -437,7 +448,12 @@ impl Lane {
 
     /// Answers the page. `next`: `None` if it is the last; else where the next one begins within the present target.
     fn answer_page(&self, session: Box<ReadSession>, next: Option<Start>) {
-        let ReadSession { request, place, parts, fingerprint, now_s, rows_left, assembler, target, .. } = *session;
+        let ReadSession { mut request, place, parts, fingerprint, now_s, rows_left, assembler, target, .. } = *session;
+        let warnings = self.shared.guardrails.check_page(&assembler, &place);
+        request.cost.tombstones = assembler.tombstones();
+        let cost = session
+            .is_traced
+            .then(|| v1::ReadCost { commands: u64::from(session.commands), ..convert::read_cost(&request.cost) });
         let results = assembler.into_rows();
         let rows_left = rows_left.map(|left| left.saturating_sub(results.len() as u64));
         let paging_state = match next {
@@ -454,6 +470,8 @@ impl Lane {
                 paging_state,
                 stamp: clock::wall_us(),
                 table_version: place.table.version,
+                warnings,
+                cost,
             })),
             Err(error) => {
                 let text = format!("stored keys do not fit the table: {error}");
@@ -472,6 +490,8 @@ struct Plan {
     rows_left: Option<u64>,
     page: PageLimits,
     paging: Option<PagingState>,
+    guards: ReadGuards,
+    is_traced: bool,
 }
 
 impl Plan {
@@ -479,7 +499,7 @@ impl Plan {
         let now_s = clock::wall_us().div_euclid(1_000_000);
         let start = self.paging.as_ref().map_or(&Start::Beginning, |state| &state.start);
         let resume = start.resume();
-        let assembler = Assembler::new(self.page, now_s, resume);
+        let assembler = Assembler::new(self.page, now_s, resume).guarded(self.guards);
         let target = self.paging.as_ref().map_or(0, |state| state.target as usize);
         let after = resume.map(|resume| resume.position.clone());
         let mut remaining = self.parts.targets.get(target).map_or(TokenRange::ALL, tokens_of);
@@ -502,6 +522,7 @@ impl Plan {
             after,
             remaining,
             commands: 0,
+            is_traced: self.is_traced,
             round: None,
         }
     }
@@ -519,7 +540,8 @@ fn step(session: &mut ReadSession, event: Event, actions: &mut Vec<ReadAction>) 
     let Some(round) = &mut session.round else { return };
     let index_of = |node: NodeId| round.nodes.iter().position(|replica| replica.node == node);
     match event {
-        Event::Page(node, page) => {
+        Event::Page(node, page, cost) => {
+            session.request.cost += cost;
             if let Some(replica) = index_of(node) {
                 round.op.page(replica, page, actions);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use trefoil::model::Instant;
+use trefoil::model::{Instant, ReadCost};
 use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 use trefoil_proto::v1::pipe_operation::Op as Operation;
@@ -72,6 +72,8 @@ pub struct Request {
     kind: Kind,
     started: Instant,
     request_id: Bytes,
+    /// What its reads have cost so far.
+    pub cost: ReadCost,
     /// Not answered later than this.
     pub deadline: Instant,
     /// Held until the answer; parts of a batch share the batch's.
@@ -81,7 +83,8 @@ pub struct Request {
 impl Request {
     /// A request that has been admitted.
     pub fn new(kind: Kind, reply: Reply, deadline: Instant, request_id: Bytes, permit: Option<Permit>) -> Request {
-        Request { reply, kind, started: clock::now(), request_id, deadline, _permit: permit }
+        let (started, cost) = (clock::now(), ReadCost::default());
+        Request { reply, kind, started, request_id, cost, deadline, _permit: permit }
     }
 
     /// Whether half of its time is gone.
@@ -100,16 +103,37 @@ impl Request {
         if !matches!(self.reply, Reply::Part(..)) {
             metrics::request(self.kind, code, elapsed_us);
         }
+        if self.kind == Kind::Read {
+            metrics::read_cost(&self.cost);
+        }
         if elapsed_us > SLOW_US {
-            tracing::warn!(
-                kind = self.kind.name(),
-                request_id = %self.request_id.escape_ascii(),
-                elapsed_ms = elapsed_us / 1_000,
-                outcome = ?code,
-                "slow operation"
-            );
+            self.log_slow(elapsed_us, code, &answer);
         }
         self.reply.send(answer);
+    }
+
+    fn log_slow(&self, elapsed_us: u64, code: tonic::Code, answer: &Answer) {
+        let warnings = match answer {
+            Answer::Write(write) => write.warnings.join("; "),
+            Answer::Batch(batch) => batch.warnings.join("; "),
+            Answer::Page(page) => page.warnings.join("; "),
+            Answer::Error(error) => error.message.clone(),
+        };
+        let ReadCost { sstables_read, blocks_cached, blocks_read, bytes_read, rows, tombstones, .. } = self.cost;
+        tracing::warn!(
+            kind = self.kind.name(),
+            request_id = %self.request_id.escape_ascii(),
+            elapsed_ms = elapsed_us / 1_000,
+            outcome = ?code,
+            sstables = sstables_read,
+            blocks = blocks_cached + blocks_read,
+            blocks_read,
+            bytes_read,
+            rows,
+            tombstones,
+            warnings,
+            "slow operation"
+        );
     }
 
     /// Answers with an error.
@@ -174,15 +198,18 @@ struct BatchState {
     /// For each mutation of the request, its part.
     parts: Vec<usize>,
     results: Vec<Option<v1::batch_item::Result>>,
+    /// Of the batch as a whole.
+    warnings: Vec<String>,
     open: usize,
 }
 
 impl Batch {
     /// A batch of mutations that belong to these parts.
-    pub fn new(request: Request, parts: Vec<usize>) -> Arc<Batch> {
+    pub fn new(request: Request, parts: Vec<usize>, warnings: Vec<String>) -> Arc<Batch> {
         let count = parts.iter().max().map_or(0, |last| last + 1);
         let results = (0..count).map(|_| None).collect();
-        Arc::new(Batch { state: Mutex::new(BatchState { request: Some(request), parts, results, open: count }) })
+        let state = BatchState { request: Some(request), parts, results, warnings, open: count };
+        Arc::new(Batch { state: Mutex::new(state) })
     }
 
     fn part_done(&self, part: usize, answer: Answer) {
@@ -201,9 +228,10 @@ impl Batch {
         }
         let item = |part: &usize| v1::BatchItem { result: state.results[*part].clone() };
         let items = state.parts.iter().map(item).collect();
+        let warnings = std::mem::take(&mut state.warnings);
         if let Some(request) = state.request.take() {
             drop(state);
-            request.finish(Answer::Batch(v1::BatchResult { items }));
+            request.finish(Answer::Batch(v1::BatchResult { items, warnings }));
         }
     }
 }

@@ -115,7 +115,7 @@ impl Lane {
             Work::Forward(..) => None,
         };
         match done {
-            Some(Ok(page)) => self.served_done(id, Outcome::Read(page)),
+            Some(Ok((page, cost))) => self.served_done(id, Outcome::Read(page, cost)),
             Some(Err((reason, text))) => self.served_done(id, Outcome::Failed(reason, text)),
             None => {}
         }
@@ -179,7 +179,7 @@ impl Lane {
         let Some(Op::Served(served)) = self.ops.lock().remove_if(id, |op| matches!(op, Op::Served(_))) else { return };
         served.reply(match outcome {
             Outcome::Written => Reply::Acknowledged(v1::Acknowledged {}),
-            Outcome::Read(page) => Reply::Page(convert::replica_page(page)),
+            Outcome::Read(page, cost) => Reply::Page(convert::replica_page(page, &cost)),
             Outcome::Failed(reason, text) => failed(reason, text),
         });
     }
@@ -190,7 +190,7 @@ impl Lane {
         match reply.result {
             Some(Reply::Acknowledged(_)) => self.acknowledged(id, peer),
             Some(Reply::Page(page)) => match convert::page(page) {
-                Ok(page) => self.read_page(id, peer, page),
+                Ok((page, cost)) => self.read_page(id, peer, page, cost),
                 Err(_) => self.on_failure(id, peer, FailureReason::Malformed),
             },
             Some(Reply::Answer(answer)) => self.forward_answered(id, answer.result),
@@ -239,7 +239,7 @@ impl Lane {
         }
         match completion.outcome {
             Outcome::Written => self.acknowledged(completion.id, own),
-            Outcome::Read(page) => self.read_page(completion.id, own, page),
+            Outcome::Read(page, cost) => self.read_page(completion.id, own, page, cost),
             Outcome::Failed(reason, text) => {
                 tracing::debug!(reason = text, "the own replica refused an operation");
                 self.on_failure(completion.id, own, reason);

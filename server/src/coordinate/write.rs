@@ -53,7 +53,7 @@ impl Write {
         let Some(outcome) = outcome else { return };
         let Some(request) = self.request.take() else { return };
         match outcome {
-            Ok(()) => request.finish(Answer::Write(self.result)),
+            Ok(()) => request.finish(Answer::Write(std::mem::take(&mut self.result))),
             Err(error) => request.fail(failure::write(self.level, error, |at| self.nodes[at].node)),
         }
     }
@@ -91,8 +91,12 @@ impl Lane {
         if request.mutations.is_empty() {
             return under_way.fail(v1::Error::invalid(v1::InvalidDetail::new("the batch has no mutations")));
         }
+        let warnings = match self.shared.guardrails.check_batch(request.mutations.len(), size) {
+            Ok(warnings) => warnings,
+            Err(invalid) => return under_way.fail(v1::Error::invalid(invalid)),
+        };
         let (parts, part_of) = self.group_by_partition(request.mutations);
-        let batch = Batch::new(under_way, part_of);
+        let batch = Batch::new(under_way, part_of, warnings);
         for (number, (located, mutation)) in parts.into_iter().enumerate() {
             let reply = Reply::Part(batch.clone(), number);
             let part = Request::new(Kind::Mutate, reply, deadline, options.request_id.clone(), None);
@@ -171,6 +175,9 @@ impl Lane {
         };
         let mutation = mutation::mutation(&context, key, changes)
             .map_err(|invalid| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name)))?;
+        let warnings = self.shared.guardrails.check_write(&mutation, &place.table);
+        let warnings =
+            warnings.map_err(|invalid| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name)))?;
         let (stamp, timestamp) = (turn.stamp, context.timestamp());
         let name = turn.name(place.keyspace.id, replicas.vnode);
         let record = Record::encode(RecordKind::Named(name), place.keyspace.id, stamp, &mutation);
@@ -188,7 +195,7 @@ impl Lane {
             placement: replicas.placement,
             request: None,
             level,
-            result: v1::WriteResult { stamp: stamp.0, timestamp_us: timestamp.0 },
+            result: v1::WriteResult { stamp: stamp.0, timestamp_us: timestamp.0, warnings },
             deadline: request.deadline,
         };
         Ok(Named { write: Box::new(write), record, turn })

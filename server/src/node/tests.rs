@@ -57,6 +57,7 @@ async fn cluster() -> Vec<(Node, String)> {
             page_bytes_default: 1 << 20,
             mutation_bytes_max: 1 << 20,
         },
+        guardrails: crate::config::GuardrailsConfig::default().of_requests(),
         admission: Arc::new(Admission::new(10_000, 64 << 20)),
         lanes: 1,
     };

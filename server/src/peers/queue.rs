@@ -185,7 +185,7 @@ fn fitting(reply: PeerReply) -> (usize, PeerReply) {
         return (size, reply);
     }
     let message = format!("the reply takes {size} bytes, at most {ITEM_BYTES_MAX} fit in a message");
-    let failure = PeerFailure { kind: PeerFailureKind::Unavailable.into(), message };
+    let failure = PeerFailure { kind: PeerFailureKind::TooLarge.into(), message };
     let reply = PeerReply { id: reply.id, result: Some(peer_reply::Result::Failure(failure)) };
     (reply.encoded_len(), reply)
 }

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use trefoil::coordinator::FailureReason;
-use trefoil::model::{Durability, Instant, Page, ReadCommand, TableId};
+use trefoil::model::{Durability, Instant, Page, ReadCommand, ReadCost, TableId};
 use trefoil::store::{Access, Store};
 use trefoil::{Class, Error};
 
@@ -58,8 +58,8 @@ pub struct Completion {
 pub enum Outcome {
     /// The write is durable and visible.
     Written,
-    /// The page that was read.
-    Read(Page),
+    /// The page that was read, and what that has cost.
+    Read(Page, ReadCost),
     /// Why not.
     Failed(FailureReason, String),
 }
@@ -135,12 +135,17 @@ impl Replica {
     }
 
     /// Reads from memory at once, or queues the read for a reader thread (`None`): then its completion comes later.
-    pub fn read(&self, command: &Arc<ReadCommand>, deadline: Instant, ticket: Ticket) -> Option<Result<Page, Refusal>> {
-        match self.store.read(command, Access::CachedOnly) {
-            Ok(page) => Some(Ok(page)),
+    pub fn read(
+        &self,
+        command: &Arc<ReadCommand>,
+        deadline: Instant,
+        ticket: Ticket,
+    ) -> Option<Result<(Page, ReadCost), Refusal>> {
+        match self.store.read_with_cost(command, Access::CachedOnly) {
+            Ok(answer) => Some(Ok(answer)),
             Err(Error::NotCached) => {
-                self.readers.push(readers::ReadJob { command: command.clone(), deadline, ticket });
-                None
+                let job = readers::ReadJob { command: command.clone(), deadline, ticket };
+                self.readers.push(job).err().map(Err)
             }
             Err(error) => Some(Err(refusal(&error))),
         }
@@ -161,6 +166,11 @@ impl Replica {
     /// Records that wait for the log.
     pub fn queued_writes(&self) -> usize {
         self.log.len()
+    }
+
+    /// Reads that wait for a thread that may go to the disk.
+    pub fn queued_reads(&self) -> usize {
+        self.readers.len()
     }
 
     /// Stops the threads after what was queued, and flushes everything. Blocks. Queued work is finished, not dropped.

@@ -9,7 +9,7 @@ use trefoil::coordinator::FailureReason;
 use trefoil::model::{Instant, ReadCommand};
 use trefoil::store::{Access, Store};
 
-use super::{Completions, Outbox, Outcome, Ticket, refusal};
+use super::{Completions, Outbox, Outcome, Refusal, Ticket, refusal};
 use crate::clock;
 
 /// Reads that may wait for the disk at the same time.
@@ -22,7 +22,10 @@ pub(super) struct ReadJob {
     pub(super) ticket: Ticket,
 }
 
-/// Reads that wait for a thread; bounded by the admission of requests.
+/// Reads that may wait for a thread. More would wait longer than their callers do, and hold memory meanwhile.
+const WAITING_MAX: usize = 4_096;
+
+/// Reads that wait for a thread.
 #[derive(Default)]
 pub(super) struct ReaderQueue {
     state: Mutex<State>,
@@ -36,9 +39,19 @@ struct State {
 }
 
 impl ReaderQueue {
-    pub(super) fn push(&self, job: ReadJob) {
-        self.state.lock().jobs.push_back(job);
+    pub(super) fn push(&self, job: ReadJob) -> Result<(), Refusal> {
+        let mut state = self.state.lock();
+        if state.jobs.len() >= WAITING_MAX {
+            return Err((FailureReason::Overloaded, format!("{WAITING_MAX} reads wait for the disk")));
+        }
+        state.jobs.push_back(job);
+        drop(state);
         self.ready.notify_one();
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.state.lock().jobs.len()
     }
 
     pub(super) fn close(&self) {
@@ -83,8 +96,8 @@ fn read(store: &Store, job: &ReadJob) -> Outcome {
     if job.deadline < clock::now() {
         return Outcome::Failed(FailureReason::Expired, "the deadline passed before the read was begun".to_owned());
     }
-    match store.read(&job.command, Access::Disk) {
-        Ok(page) => Outcome::Read(page),
+    match store.read_with_cost(&job.command, Access::Disk) {
+        Ok((page, cost)) => Outcome::Read(page, cost),
         Err(error) => {
             let (reason, text) = refusal(&error);
             Outcome::Failed(reason, text)

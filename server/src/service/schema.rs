@@ -45,6 +45,8 @@ impl Schema for SchemaService {
             .and_then(convert::ddl_to_model)
             .map_err(|invalid| v1::Error::invalid(invalid).into_status())?;
         let names = names(&statement);
+        let allowed = self.control.shared().guardrails.check_schema(&statement, &self.control.state());
+        allowed.map_err(|invalid| v1::Error::invalid(invalid).into_status())?;
         // What was handed to the log goes on even if the caller is gone; it is to be waited for all the same.
         let proposed = self.control.log().propose(entry(statement), timeout).await;
         let proposed = proposed.map_err(|error| failure(error, names, &self.control.log().state()).into_status())?;

@@ -133,6 +133,7 @@ fn page(cluster: &mut Cluster, request: &Request, state: &PagingState) -> (Vec<R
         match assembler.take(answer).unwrap() {
             Next::ReadAfter(position) => after = Some(position),
             Next::PageFull(resume) => break Some(Start::Resume(resume)),
+            Next::TooManyTombstones { .. } => panic!("there is no limit"),
             Next::Complete => {
                 after = None;
                 target += 1;
@@ -338,4 +339,15 @@ fn a_page_filled_at_the_end_of_a_target_is_full() {
     let targets = (0..3).map(|number| (Target::Partition(partition_key(number)), vec![Slice::all()])).collect();
     let shown = pages(&mut cluster, &Request { targets, ..Request::with_page_rows(1) });
     assert_eq!(shown.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 0]);
+}
+
+/// Static values are answered with every row: they count for every row, or a page of small rows is as large as it likes.
+#[test]
+fn static_values_fill_pages_too() {
+    let mut mutation = rows(0, (0..10).map(|row| (row, value("v", 1))));
+    mutation.static_row = Some(static_value(&"s".repeat(1_000), 1));
+    let (mut cluster, _) = equal_cluster([mutation]);
+    let page = PageLimits { bytes: 3_000, ..Request::whole().page };
+    let shown = pages(&mut cluster, &Request { page, ..Request::whole() });
+    assert_eq!(shown.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 3, 1]);
 }

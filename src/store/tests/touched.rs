@@ -223,3 +223,18 @@ fn what_a_read_has_touched_is_told() {
     let (_, warm) = read(&node, &one);
     assert_eq!(warm, ReadCost { blocks_cached: 1, blocks_read: 0, ..expected });
 }
+
+#[test]
+fn large_partitions_are_told_of_when_they_are_written() {
+    let mut node = Node::new();
+    node.store.watch_partitions(1 << 20, 50);
+    node.write(&rows(0, (0..50).map(|row| (row, value("v", 1)))));
+    node.write(&rows(1, (0..51).map(|row| (row, value("v", 1)))));
+    node.flush();
+    assert_eq!(node.store.status().large_partitions, 1);
+    node.store.watch_partitions(500, u64::MAX);
+    node.write(&rows(2, [(0, value(&"x".repeat(400), 1))]));
+    node.write(&rows(3, [(0, value(&"x".repeat(600), 1))]));
+    node.flush();
+    assert_eq!(node.store.status().large_partitions, 2);
+}

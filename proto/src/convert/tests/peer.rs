@@ -60,7 +60,8 @@ proptest! {
     fn a_page_survives_the_wire(end in prop::option::of(positions())) {
         let end = end.map_or(PageEnd::Complete, PageEnd::At);
         let page = Page { entries: Bytes::from_static(b"entries"), end };
-        prop_assert_eq!(peer::page(peer::replica_page(page.clone())).unwrap(), page);
+        let cost = trefoil::model::ReadCost { blocks_read: 3, rows: 4, ..Default::default() };
+        prop_assert_eq!(peer::page(peer::replica_page(page.clone(), &cost)).unwrap(), (page, cost));
     }
 }
 

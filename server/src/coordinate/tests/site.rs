@@ -186,7 +186,8 @@ impl Site {
             limit_rows: 10,
             limit_bytes: 1 << 20,
         };
-        convert::peer::replica_page(store.read(&command, Access::CachedOnly).unwrap())
+        let (page, cost) = store.read_with_cost(&command, Access::CachedOnly).unwrap();
+        convert::peer::replica_page(page, &cost)
     }
 
     /// The metadata as they will be after an entry.
@@ -276,6 +277,7 @@ fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shar
             page_bytes_default: 1 << 20,
             mutation_bytes_max: 1 << 20,
         },
+        guardrails: crate::config::GuardrailsConfig::default().of_requests(),
         incarnation: 1,
     }
 }
