@@ -10,8 +10,9 @@ use trefoil_proto::convert::schema::{ddl, keyspace_to_model, table_to_model};
 use trefoil_proto::v1::cluster_client::ClusterClient;
 use trefoil_proto::v1::schema_client::SchemaClient;
 use trefoil_proto::v1::{
-    ApplyRequest, ApplyResponse, DescribeRequest, FlushRequest, FlushResponse, RingRequest, StatusRequest,
-    StatusResponse, TableRef, Topology,
+    ApplyRequest, ApplyResponse, CreateSnapshotRequest, DescribeRequest, FlushRequest, FlushResponse,
+    ListSnapshotsRequest, NodeSnapshots, RemoveSnapshotRequest, RingRequest, StatusRequest, StatusResponse, TableRef,
+    Topology,
 };
 
 use crate::client::Client;
@@ -19,6 +20,9 @@ use crate::error::{Error, Result};
 
 /// How long such a call may take: a change of the schema waits up to ten seconds for slow nodes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A snapshot writes memtables to files first, on all nodes at once.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Keyspaces and tables.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,18 +70,58 @@ impl Client {
 
     /// Writes memtables to files on every node that is alive: those of `keyspace.table`, or all.
     pub async fn flush(&self, table: Option<&str>) -> Result<FlushResponse> {
-        let table = table.map(|name| {
-            let (keyspace, name) = name.split_once('.').unwrap_or((name, ""));
-            TableRef { keyspace: keyspace.to_owned(), name: name.to_owned(), ..TableRef::default() }
-        });
+        let table = table.map(table_ref);
         let mut client = self.cluster().await?;
         let response = client.flush(request(FlushRequest { table, nodes: Vec::new() })).await;
         response.map(tonic::Response::into_inner).map_err(|status| Error::from_status(&status))
     }
 
+    /// Makes a snapshot on every node: of `keyspace.table`, of a keyspace, or of all tables.
+    pub async fn create_snapshot(&self, name: &str, of: SnapshotOf<'_>) -> Result<Vec<NodeSnapshots>> {
+        let (keyspace, table) = match of {
+            SnapshotOf::All => (String::new(), None),
+            SnapshotOf::Keyspace(name) => (name.to_owned(), None),
+            SnapshotOf::Table(name) => (String::new(), Some(table_ref(name))),
+        };
+        let asked = CreateSnapshotRequest { name: name.to_owned(), keyspace, table, nodes: Vec::new() };
+        let mut request = Request::new(asked);
+        request.set_timeout(SNAPSHOT_TIMEOUT);
+        let response = self.cluster().await?.create_snapshot(request).await;
+        response.map(|response| response.into_inner().nodes).map_err(|status| Error::from_status(&status))
+    }
+
+    /// The snapshots of every node.
+    pub async fn snapshots(&self) -> Result<Vec<NodeSnapshots>> {
+        let response = self.cluster().await?.list_snapshots(request(ListSnapshotsRequest::default())).await;
+        response.map(|response| response.into_inner().nodes).map_err(|status| Error::from_status(&status))
+    }
+
+    /// Removes a snapshot, by its name or id, from every node that has it. Answers what was removed.
+    pub async fn remove_snapshot(&self, name: &str) -> Result<Vec<NodeSnapshots>> {
+        let asked = RemoveSnapshotRequest { name: name.to_owned(), nodes: Vec::new() };
+        let response = self.cluster().await?.remove_snapshot(request(asked)).await;
+        response.map(|response| response.into_inner().nodes).map_err(|status| Error::from_status(&status))
+    }
+
     async fn cluster(&self) -> Result<ClusterClient<tonic::transport::Channel>> {
         Ok(ClusterClient::new(self.any_channel().await?).max_decoding_message_size(MESSAGE_BYTES_MAX))
     }
+}
+
+/// What a snapshot is to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotOf<'a> {
+    /// All tables.
+    All,
+    /// Those of the keyspace of this name.
+    Keyspace(&'a str),
+    /// The one of this name, `keyspace.table`.
+    Table(&'a str),
+}
+
+fn table_ref(name: &str) -> TableRef {
+    let (keyspace, name) = name.split_once('.').unwrap_or((name, ""));
+    TableRef { keyspace: keyspace.to_owned(), name: name.to_owned(), ..TableRef::default() }
 }
 
 fn request<T>(message: T) -> Request<T> {

@@ -49,7 +49,7 @@ mod tests;
 mod value;
 mod write;
 
-pub use admin::Schema;
+pub use admin::{Schema, SnapshotOf};
 pub use client::{Client, ClientBuilder};
 pub use error::{Error, Result};
 pub use retry::Repetition;

@@ -19,22 +19,27 @@ pub struct Heading {
 }
 
 impl Heading {
+    /// All columns of `table`, those of the key first.
+    pub fn of(table: &Table) -> Heading {
+        let is_key = |column: &&Column| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering(_));
+        let (keys, others): (Vec<&Column>, Vec<&Column>) = table.columns.iter().partition(is_key);
+        let columns = keys.into_iter().chain(others).map(|column| (column.name.clone(), column.ty)).collect();
+        Heading { columns, partition: table.partition_key().count(), clustering: table.clustering().count() }
+    }
+
     /// Key columns of `table`, then those of `names` that are not; all of them if there are no names.
     pub(crate) fn new(table: &Table, names: Option<&[String]>) -> Result<Heading, InvalidDetail> {
-        let is_key = |column: &&Column| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering(_));
-        let pair = |column: &Column| (column.name.clone(), column.ty);
-        let mut columns: Vec<_> = table.columns.iter().filter(is_key).map(pair).collect();
-        match names {
-            None => columns.extend(table.columns.iter().filter(|column| !is_key(column)).map(pair)),
-            Some(names) => {
-                for name in names {
-                    let missing = || InvalidDetail::new("there is no such column").column(name);
-                    let column = table.column(name).ok_or_else(missing)?;
-                    columns.extend(Some(column).filter(|column| !is_key(column)).map(pair));
-                }
+        let mut heading = Heading::of(table);
+        let Some(names) = names else { return Ok(heading) };
+        heading.columns.truncate(heading.partition + heading.clustering);
+        for name in names {
+            let missing = || InvalidDetail::new("there is no such column").column(name);
+            let column = table.column(name).ok_or_else(missing)?;
+            if matches!(column.kind, ColumnKind::Static | ColumnKind::Regular) {
+                heading.columns.push((column.name.clone(), column.ty));
             }
         }
-        Ok(Heading { columns, partition: table.partition_key().count(), clustering: table.clustering().count() })
+        Ok(heading)
     }
 
     /// Names and types, in the order of [`Row::values`].
@@ -74,8 +79,8 @@ impl FromRow for Row {
 }
 
 impl Row {
-    /// Checks that an answer has the columns that were asked for.
-    pub(crate) fn new(heading: &Arc<Heading>, wire: v1::Row) -> Result<Row> {
+    /// Checks that a row has the columns that were asked for, their values in raw form.
+    pub fn new(heading: &Arc<Heading>, wire: v1::Row) -> Result<Row> {
         let cells = heading.columns.len() - heading.partition - heading.clustering;
         let clustering = if wire.static_only { 0 } else { heading.clustering };
         let found = (wire.partition.len(), wire.clustering.len(), wire.cells.len());

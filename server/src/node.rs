@@ -521,7 +521,7 @@ impl PeerEvents for LaneDoor {
 
     async fn call(&self, kind: v1::CallKind, _from: NodeId, body: Bytes) -> Result<Bytes, Status> {
         let own = match kind {
-            v1::CallKind::Report | v1::CallKind::Flush => self.door.control.get(),
+            v1::CallKind::Report | v1::CallKind::Flush | v1::CallKind::Snapshot => self.door.control.get(),
             _ => None,
         };
         match own {

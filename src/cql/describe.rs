@@ -13,29 +13,31 @@ pub fn describe<'a>(keyspace: &Keyspace, tables: impl IntoIterator<Item = &'a Ta
     text += ";\n";
     for table in tables {
         text += "\n";
-        describe_table(keyspace, table, &mut text);
+        text += &describe_table(&keyspace.name, table);
     }
     text
 }
 
-fn describe_table(keyspace: &Keyspace, table: &Table, text: &mut String) {
-    *text += &format!("CREATE TABLE {}.{} (\n", name(&keyspace.name), name(&table.name));
+/// The statement that makes `table` in the keyspace of this name.
+pub fn describe_table(keyspace: &str, table: &Table) -> String {
+    let mut text = format!("CREATE TABLE {}.{} (\n", name(keyspace), name(&table.name));
     for column in &table.columns {
         let suffix = if column.kind == ColumnKind::Static { " STATIC" } else { "" };
-        *text += &format!("    {} {}{suffix},\n", name(&column.name), column.ty.name());
+        text += &format!("    {} {}{suffix},\n", name(&column.name), column.ty.name());
     }
     let partition = table.partition_key().map(|column| name(&column.name)).collect::<Vec<_>>().join(", ");
     let clustering: Vec<(&Column, Order)> = table.clustering().collect();
-    *text += &format!("    PRIMARY KEY (({partition})");
+    text += &format!("    PRIMARY KEY (({partition})");
     for (column, _) in &clustering {
-        *text += &format!(", {}", name(&column.name));
+        text += &format!(", {}", name(&column.name));
     }
-    *text += ")\n)";
+    text += ")\n)";
     let options = options_of(table, &clustering);
     for (at, option) in options.iter().enumerate() {
-        *text += &format!("{}{option}", if at == 0 { " WITH " } else { "\n    AND " });
+        text += &format!("{}{option}", if at == 0 { " WITH " } else { "\n    AND " });
     }
-    *text += ";\n";
+    text += ";\n";
+    text
 }
 
 /// Lateness and durability are always said, since they matter and their defaults may change.

@@ -14,7 +14,7 @@ mod lexer;
 mod parser;
 mod table;
 
-pub use describe::describe;
+pub use describe::{describe, describe_table};
 pub use parser::parse;
 
 #[cfg(test)]

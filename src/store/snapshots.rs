@@ -76,15 +76,15 @@ impl SnapshotList {
         self.whole.values().flat_map(|snapshot| snapshot.files.iter().map(|file| (file.id, file.bytes))).collect()
     }
 
-    /// The one that is meant by an id or a name.
-    fn meant(&self, name: &str) -> Result<Uuid> {
+    /// The one that is meant by an id or a name; `None` if there is none.
+    fn meant(&self, name: &str) -> Result<Option<Uuid>> {
         let is_meant = |snapshot: &&Arc<Snapshot>| snapshot.id.to_string() == name || snapshot.name == name;
         let damaged = self.damaged.iter().map(|damaged| damaged.id).filter(|id| id.to_string() == name);
         let meant: BTreeSet<Uuid> =
             self.whole.values().filter(is_meant).map(|snapshot| snapshot.id).chain(damaged).collect();
         match meant.into_iter().collect::<Vec<_>>().as_slice() {
-            [id] => Ok(*id),
-            [] => Err(Error::invalid(format!("snapshot {name:?}"), "there is none of this name or id on this node")),
+            [] => Ok(None),
+            [id] => Ok(Some(*id)),
             _ => Err(Error::invalid(format!("snapshot {name:?}"), "several are called so; name one by its id")),
         }
     }
@@ -160,11 +160,11 @@ impl Store {
         self.snapshots.list()
     }
 
-    /// Removes a snapshot, named by its name or id.
-    pub fn remove_snapshot(&self, name: &str) -> Result<()> {
+    /// Removes a snapshot, named by its name or id. Answers its id; `None` if there is none that is called so.
+    pub fn remove_snapshot(&self, name: &str) -> Result<Option<Uuid>> {
         let _held = self.snapshots.changing.lock();
-        let id = self.snapshots.list().meant(name)?;
-        self.snapshots.remove(id)
+        let meant = self.snapshots.list().meant(name)?;
+        meant.map(|id| self.snapshots.remove(id).map(|()| id)).transpose()
     }
 
     /// Removes snapshots that the store has made by itself and that have had their time; `now_us` is the time of day.

@@ -283,6 +283,28 @@ async fn the_cluster_is_shown_to_people_and_programs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn snapshots_are_made_shown_and_removed_node_by_node() {
+    let cli = Cli::start(always).await;
+    let made = cli.ok(&["snapshot", "create", "a/b", "--table", "demo.flights"]).await;
+    let line = "3 files, 2.00 KiB, in snapshots/07070707-0707-0707-0707-070707070707\n";
+    assert_eq!(made, format!("node 1: {line}node 2: {line}"));
+    let list = cli.ok(&["snapshot", "list"]).await;
+    assert!(list.contains("a/b") && list.contains("2026-01-01T00:00:00Z") && list.contains("demo.flights"), "{list}");
+    assert!(list.contains("node 2: 0 B held by snapshots alone"), "{list}");
+    let list = cli.ok(&["snapshot", "list", "--json"]).await;
+    let first = json(list.lines().next().unwrap());
+    assert_eq!((&first["snapshots"][0]["name"], &first["error"]), (&"a/b".into(), &Json::Null));
+    assert_eq!(first["snapshots"][0]["tables"][0]["table"], "flights");
+    assert_eq!(cli.ok(&["snapshot", "remove", "a/b"]).await, "node 1: removed\nnode 2: removed\n");
+    let (code, error) = cli.fails(&["snapshot", "remove", "a/b"]).await;
+    assert_eq!((code, error.contains("no node has a snapshot \"a/b\"")), (1, true), "{error}");
+    // One of them could not: the others have done it, and the command fails.
+    let (code, error) = cli.fails(&["snapshot", "create", "half", "--keyspace", "demo"]).await;
+    assert_eq!((code, error.contains("1 of 2 nodes failed")), (1, true), "{error}");
+    assert_eq!(cli.fails(&["snapshot", "create", "x", "--keyspace", "a", "--table", "a.b"]).await.0, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_measurement_counts_what_was_done() {
     let cli = Cli::start(always).await;
     let small = ["--keys", "50", "--duration", "300ms", "--json"];

@@ -51,6 +51,7 @@ struct State {
     tables: Vec<v1::Table>,
     /// By table. Static columns stand under an empty clustering key.
     rows: BTreeMap<String, BTreeMap<Key, Cells>>,
+    snapshots: Vec<v1::NodeSnapshots>,
 }
 
 #[derive(Clone)]
@@ -374,6 +375,53 @@ impl v1::cluster_server::Cluster for Memory {
         let error = if request.get_ref().table.is_some() { "the disk is full" } else { "" };
         let nodes = vec![v1::NodeFlush { node: 1, error: error.to_owned() }];
         Ok(Response::new(v1::FlushResponse { nodes }))
+    }
+
+    async fn create_snapshot(
+        &self,
+        request: Request<v1::CreateSnapshotRequest>,
+    ) -> Result<Response<v1::SnapshotsResponse>, Status> {
+        let v1::CreateSnapshotRequest { name, table, keyspace, .. } = request.into_inner();
+        let table = table.unwrap_or_default();
+        let table = v1::SnapshotTable { keyspace: table.keyspace + &keyspace, name: table.name, ..Default::default() };
+        let cause = v1::SnapshotCause::Operator.into();
+        let snapshot = v1::Snapshot {
+            id: vec![7; 16].into(),
+            name: name.clone(),
+            made_at_us: 1_767_225_600_000_000,
+            cause,
+            tables: vec![table],
+            files: 3,
+            bytes: 2_048,
+            damage: String::new(),
+        };
+        let one = v1::NodeSnapshots { node: 1, snapshots: vec![snapshot.clone()], ..Default::default() };
+        let error = if name == "half" { "it is not seen alive".to_owned() } else { String::new() };
+        let snapshots = if error.is_empty() { vec![snapshot] } else { Vec::new() };
+        let nodes = vec![one, v1::NodeSnapshots { node: 2, error, snapshots, only_bytes: 0 }];
+        self.state.lock().snapshots = nodes.clone();
+        Ok(Response::new(v1::SnapshotsResponse { nodes }))
+    }
+
+    async fn list_snapshots(
+        &self,
+        _: Request<v1::ListSnapshotsRequest>,
+    ) -> Result<Response<v1::SnapshotsResponse>, Status> {
+        Ok(Response::new(v1::SnapshotsResponse { nodes: self.state.lock().snapshots.clone() }))
+    }
+
+    async fn remove_snapshot(
+        &self,
+        request: Request<v1::RemoveSnapshotRequest>,
+    ) -> Result<Response<v1::SnapshotsResponse>, Status> {
+        let name = request.into_inner().name;
+        let mut state = self.state.lock();
+        let nodes = state.snapshots.iter_mut().map(|node| v1::NodeSnapshots {
+            node: node.node,
+            snapshots: node.snapshots.extract_if(.., |snapshot| snapshot.name == name).collect(),
+            ..Default::default()
+        });
+        Ok(Response::new(v1::SnapshotsResponse { nodes: nodes.collect() }))
     }
 }
 

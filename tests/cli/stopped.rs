@@ -8,12 +8,14 @@ use bytes::Bytes;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 use trefoil::codec::{Record, RecordKind};
+use trefoil::metadata::encode_table;
 use trefoil::model::{
-    Bound, Cell, CellKind, ClusteringKey, ColumnId, CompactionOptions, Deletion, Durability, Identity, KeyspaceId,
-    Liveness, LivenessKind, Mutation, MutationName, NodeId, Order, PartitionKey, RangeDeletion, Row, Stamp, TableId,
-    Timestamp, Type, VnodeBits,
+    Bound, Cell, CellKind, ClusteringKey, Column, ColumnId, ColumnKind, CompactionOptions, Deletion, Durability,
+    Identity, KeyspaceId, Liveness, LivenessKind, Mutation, MutationName, NodeId, Order, PartitionKey, RangeDeletion,
+    Row, Stamp, Table, TableId, TableOptions, Timestamp, Type, VnodeBits,
 };
-use trefoil::store::{Store, StoreOptions, TableSpec};
+use trefoil::snapshot::TableLabel;
+use trefoil::store::{SnapshotScope, Store, StoreOptions, TableSpec};
 use trefoil::vfs::disk::DiskVfs;
 use uuid::Uuid;
 
@@ -63,7 +65,7 @@ impl Node {
             lateness_s: 3_600,
             compaction: CompactionOptions::default(),
             columns,
-            label: Default::default(),
+            label: label(),
         };
         self.store = Some(Store::open(Arc::new(DiskVfs), options, identity, &[table]).unwrap());
     }
@@ -108,6 +110,21 @@ impl Node {
     fn folder(&self, name: &str) -> String {
         self.path(name).to_str().unwrap().to_owned()
     }
+}
+
+/// `demo.t (p text, c int, v text, n int, PRIMARY KEY (p, c))`, with the numbers that columns have here.
+fn label() -> TableLabel {
+    let column = |id, name: &str, ty, kind| Column { id: ColumnId(id), name: name.to_owned(), ty, kind };
+    let columns = vec![
+        column(3, "p", Type::Text, ColumnKind::PartitionKey),
+        column(4, "c", Type::Int, ColumnKind::Clustering(Order::Ascending)),
+        column(1, "v", Type::Text, ColumnKind::Regular),
+        column(2, "n", Type::Int, ColumnKind::Regular),
+    ];
+    let (name, options) = ("t".to_owned(), TableOptions::default());
+    let table = Table { id: TABLE, keyspace: KeyspaceId(1), name: name.clone(), version: 1, columns, options };
+    let definition = encode_table(&Arc::new(table));
+    TableLabel { keyspace: "demo".to_owned(), table: name, version: 1, definition }
 }
 
 fn text(value: &str) -> Bytes {
@@ -303,4 +320,45 @@ fn garbage_is_refused_by_name() {
     let (out, _) = fails(&["check", "--dir", folder]);
     assert!(["MANIFEST", "IDENTITY"].iter().all(|name| out.contains(&format!("{folder}/{name}"))), "{out}");
     assert!(fails(&["sstable", "verify", folder]).0.contains("MANIFEST"), "the manifest is damaged");
+}
+
+/// While the node runs on, and after its table was dropped: a snapshot is read by itself, and with others.
+#[test]
+fn rows_come_back_from_the_directories_of_snapshots() {
+    let mut node = Node::stopped();
+    node.start();
+    let store = node.store.as_ref().unwrap();
+    let made = store.create_snapshot("one", SnapshotScope::All, 1).unwrap();
+    let first = node.folder(&format!("store/snapshots/{}", made.id));
+    node.write(Mutation { rows: Vec::new(), ..deletions() });
+    node.write(row(7));
+    let store = node.store.as_ref().unwrap();
+    store.set_tables(&[]).unwrap();
+    store.let_go(2).unwrap();
+    let dropped = store.snapshots().whole.values().find(|snapshot| snapshot.id != made.id).cloned().unwrap();
+    let second = node.folder(&format!("store/snapshots/{}", dropped.id));
+
+    ok(&["sstable", "verify", &first]);
+    assert!(ok(&["sstable", "verify", &second, "--json"]).lines().all(|line| json(line)["listed"] == true));
+    let export = |arguments: &[&str]| {
+        let output = run(&[&["snapshot", "export", "--table", "demo.t"], arguments].concat());
+        let (out, err) = texts(&output);
+        assert!(output.status.success(), "{out}{err}");
+        out
+    };
+    // What was written with a time to live has long expired.
+    assert_eq!(export(&[&first, "--null", "-"]), "p,c,v,n\np,1,one,-\np,2,one,-\np,3,one,-\n");
+    let merged = export(&[&first, &second, "--format", "jsonl"]);
+    let places: Vec<i64> = merged.lines().map(|line| json(line)["c"].as_i64().unwrap()).collect();
+    assert_eq!(places, [1, 2, 3, 7]);
+    let schema = export(&[&second, "--schema"]);
+    assert!(schema.starts_with("CREATE TABLE demo.t (\n    p text,\n    c int,\n"), "{schema}");
+
+    let (_, err) = fails(&["snapshot", "export", "--table", "demo.other", &first]);
+    assert!(err.contains("does not hold demo.other"), "{err}");
+    let (_, err) = fails(&["snapshot", "export", "--table", "demo.t", &node.folder("store")]);
+    assert!(err.contains("holds no SNAPSHOT"), "{err}");
+    // A damaged file gives no rows of its own, and the command fails.
+    damage(&Path::new(&first).join(format!("{}.sst", made.files[0].id)), 60);
+    fails(&["snapshot", "export", "--table", "demo.t", &first]);
 }

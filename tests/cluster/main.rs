@@ -24,5 +24,6 @@ mod overload;
 mod peer_port;
 mod process;
 mod repair;
+mod snapshots;
 mod stopping;
 mod wait;

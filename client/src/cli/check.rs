@@ -39,9 +39,10 @@ fn print(report: &CheckReport) -> Result<()> {
         .identity
         .map_or("somebody".to_owned(), |identity| format!("node {} of cluster {}", identity.node.0, identity.cluster));
     output::line(&format!(
-        "{owner}: {} SSTables, {}; {} log segments, {}, {} records; {}",
+        "{owner}: {} SSTables, {}; {} snapshots; {} log segments, {}, {} records; {}",
         report.sstables,
         output::bytes(report.sstable_bytes),
+        report.snapshots,
         report.log_segments,
         output::bytes(report.log_bytes),
         report.log_records,
@@ -55,6 +56,7 @@ fn as_json(report: &CheckReport) -> Json {
         "node": report.identity.map(|identity| identity.node.0),
         "sstables": report.sstables,
         "sstable_bytes": report.sstable_bytes,
+        "snapshots": report.snapshots,
         "log_segments": report.log_segments,
         "log_bytes": report.log_bytes,
         "log_records": report.log_records,

@@ -74,6 +74,40 @@ pub enum Error {
         directory: String,
     },
 
+    /// No node has it.
+    #[error("no node has a snapshot {name:?}; see `trefoil snapshot list`")]
+    NoSnapshot {
+        /// What was named.
+        name: String,
+    },
+
+    /// A directory that is no snapshot's.
+    #[error(
+        "{directory} holds no SNAPSHOT; name the directory of a snapshot, `store/snapshots/ID` in a node's data directory"
+    )]
+    NotASnapshot {
+        /// The directory.
+        directory: String,
+    },
+
+    /// A snapshot without the table.
+    #[error("the snapshot in {directory} does not hold {table}")]
+    NotInSnapshot {
+        /// The table.
+        table: String,
+        /// The directory.
+        directory: String,
+    },
+
+    /// Snapshots of different tables of one name.
+    #[error("the snapshots are of two tables called {table}, {} and {}: one was dropped before the other was made", ids[0], ids[1])]
+    TwoTables {
+        /// Their name.
+        table: String,
+        /// Their ids.
+        ids: [String; 2],
+    },
+
     /// Files are not as they must be; each fault has been named.
     #[error("faults found: {0}")]
     Faults(usize),

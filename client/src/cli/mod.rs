@@ -28,6 +28,7 @@ mod row;
 mod rows;
 mod scan;
 mod schema;
+mod snapshot;
 mod sstable;
 mod status;
 mod stopped;
@@ -116,6 +117,9 @@ enum Command {
     Ring,
     /// Write memtables to files on every node
     Flush(flush::Flush),
+    /// Make, list and remove snapshots
+    #[command(subcommand)]
+    Snapshot(snapshot::SnapshotCommand),
     /// Measure the cluster with reads and writes
     Bench(bench::Bench),
     /// Check the files of a stopped node, without a cluster
@@ -176,6 +180,7 @@ impl Command {
             Command::Status => status::run(global).await,
             Command::Ring => ring::run(global).await,
             Command::Flush(command) => command.run(global).await,
+            Command::Snapshot(command) => command.run(global).await,
             Command::Bench(command) => command.run(global).await,
             Command::Check(command) => command.run(global),
             Command::Sstable(command) => command.run(global),

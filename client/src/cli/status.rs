@@ -35,6 +35,7 @@ pub async fn run(global: &Global) -> Result<()> {
         ("memtables", Align::Right),
         ("sstables", Align::Right),
         ("size", Align::Right),
+        ("snapshots", Align::Right),
         ("in flight", Align::Right),
     ];
     output::line(&output::table(&columns, status.nodes.iter().map(cells).collect()))
@@ -52,7 +53,7 @@ fn cells(status: &NodeStatus) -> Vec<String> {
     let vnodes = status.vnodes.to_string();
     let Some(report) = &status.report else {
         cells.extend(["no answer".to_owned(), "-".to_owned(), "-".to_owned(), vnodes]);
-        cells.extend(std::iter::repeat_n("-".to_owned(), 5));
+        cells.extend(std::iter::repeat_n("-".to_owned(), 6));
         return cells;
     };
     cells.extend([
@@ -64,6 +65,7 @@ fn cells(status: &NodeStatus) -> Vec<String> {
         bytes(report.memtable_bytes),
         report.sstables.to_string(),
         bytes(report.sstable_bytes),
+        bytes(report.snapshot_only_bytes),
         report.requests_in_flight.to_string(),
     ]);
     cells
@@ -95,6 +97,9 @@ fn node_json(status: &NodeStatus) -> Json {
             "sstable_bytes": report.sstable_bytes,
             "cache_bytes": report.cache_bytes,
             "requests_in_flight": report.requests_in_flight,
+            "snapshots": report.snapshots,
+            "snapshot_only_bytes": report.snapshot_only_bytes,
+            "tables_leaving": report.tables_leaving,
         })
     });
     json!({

@@ -1,13 +1,16 @@
 //! The files of a stopped node, for commands that look at them without a cluster. Everything is opened for reading alone.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
-use trefoil::sstable::{BlockCache, Sstable};
+use trefoil::snapshot::{self, Snapshot};
+use trefoil::sstable::{BlockCache, Sstable, SstableMeta};
 use trefoil::store::Stopped;
 use trefoil::vfs::disk::ReadOnlyDiskVfs;
+use uuid::Uuid;
 
 use super::error::{Error, Result};
 
@@ -27,9 +30,18 @@ pub struct Sstables {
     pub paths: Vec<PathBuf>,
     /// The store whose files they are, if they lie in one; held, so that no node starts on it meanwhile.
     pub store: Option<Stopped>,
+    /// The snapshot whose files they are. Nobody changes those, so that the node may be running.
+    pub snapshot: Option<Snapshot>,
 }
 
 impl Sstables {
+    /// What a manifest lists, of the store or of the snapshot; nothing where there is none.
+    pub fn listed(&self) -> trefoil::Result<BTreeMap<Uuid, SstableMeta>> {
+        let store = self.store.as_ref().map(Stopped::files).transpose()?;
+        let snapshot = self.snapshot.iter().flat_map(|snapshot| snapshot.files.iter().cloned());
+        Ok(store.unwrap_or_else(|| snapshot.map(|file| (file.id, file)).collect()))
+    }
+
     /// One file, or every `.sst` in a directory.
     pub fn at(path: &Path) -> Result<Sstables> {
         let path_failed = |source| Error::file("open", path, source);
@@ -37,14 +49,19 @@ impl Sstables {
         let paths = if is_directory { list(path)? } else { vec![path.to_owned()] };
         let whole = fs::canonicalize(path).map_err(path_failed)?;
         let folder = if is_directory { Some(whole.as_path()) } else { whole.parent() };
+        if let Some(folder) = folder
+            && let Some(snapshot) = snapshot::read(&ReadOnlyDiskVfs, folder)?
+        {
+            return Ok(Sstables { paths, store: None, snapshot: Some(snapshot) });
+        }
         // Files lie in a folder of their store; a set of files may have its manifest beside them.
         for candidate in folder.into_iter().flat_map(|folder| folder.ancestors().take(2)) {
             if Stopped::is_at(&ReadOnlyDiskVfs, candidate)? {
                 let store = Some(Stopped::open(Arc::new(ReadOnlyDiskVfs), candidate)?);
-                return Ok(Sstables { paths, store });
+                return Ok(Sstables { paths, store, snapshot: None });
             }
         }
-        Ok(Sstables { paths, store: None })
+        Ok(Sstables { paths, store: None, snapshot: None })
     }
 }
 

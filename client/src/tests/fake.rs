@@ -217,6 +217,27 @@ impl v1::cluster_server::Cluster for FakeNode {
     async fn flush(&self, _: Request<v1::FlushRequest>) -> Result<Response<v1::FlushResponse>, Status> {
         Err(Status::unimplemented("not needed"))
     }
+
+    async fn create_snapshot(
+        &self,
+        _: Request<v1::CreateSnapshotRequest>,
+    ) -> Result<Response<v1::SnapshotsResponse>, Status> {
+        Err(Status::unimplemented("not needed"))
+    }
+
+    async fn list_snapshots(
+        &self,
+        _: Request<v1::ListSnapshotsRequest>,
+    ) -> Result<Response<v1::SnapshotsResponse>, Status> {
+        Err(Status::unimplemented("not needed"))
+    }
+
+    async fn remove_snapshot(
+        &self,
+        _: Request<v1::RemoveSnapshotRequest>,
+    ) -> Result<Response<v1::SnapshotsResponse>, Status> {
+        Err(Status::unimplemented("not needed"))
+    }
 }
 
 #[tonic::async_trait]

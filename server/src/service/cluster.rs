@@ -13,10 +13,14 @@ use tonic::{Request, Response, Status};
 use trefoil::metadata::{ClusterState, Epoch};
 use trefoil::model::NodeId;
 use trefoil::ring::{Node, NodeState};
+use trefoil::snapshot::check_name;
+use trefoil_proto::convert::schema as convert;
 use trefoil_proto::v1;
 use trefoil_proto::v1::cluster_server::Cluster;
+use trefoil_proto::v1::snapshot_call::Call;
 
 use super::Control;
+use crate::clock;
 use crate::peers::epoch_to_proto;
 
 /// A watcher is told what is so at least so often: it may have no other sign that the node is there.
@@ -91,6 +95,65 @@ impl Cluster for ClusterService {
         };
         Ok(Response::new(v1::FlushResponse { nodes: nodes.iter().zip(flushed).map(item).collect() }))
     }
+
+    async fn create_snapshot(
+        &self,
+        request: Request<v1::CreateSnapshotRequest>,
+    ) -> Result<Response<v1::SnapshotsResponse>, Status> {
+        let v1::CreateSnapshotRequest { name, keyspace, table, nodes } = request.into_inner();
+        let state = self.control.state();
+        let invalid = |error: &trefoil::Error| v1::Error::invalid(v1::InvalidDetail::from_core(error)).into_status();
+        check_name(&name).map_err(|error| invalid(&error))?;
+        if !keyspace.is_empty() && table.is_some() {
+            let detail = v1::InvalidDetail::new("a snapshot is of a keyspace or of a table, not of both");
+            return Err(v1::Error::invalid(detail).into_status());
+        }
+        let keyspace = match keyspace.as_str() {
+            "" => None,
+            name => Some(keyspace_named(&state, name)?),
+        };
+        let table = table.map(|reference| table_named(&state, &reference)).transpose()?;
+        let table = table.map(convert::table_id).unwrap_or_default();
+        let make = v1::MakeSnapshot { name, made_at_us: clock::wall_us(), keyspace, table };
+        self.snapshots(nodes, Call::Make(make)).await
+    }
+
+    async fn list_snapshots(
+        &self,
+        request: Request<v1::ListSnapshotsRequest>,
+    ) -> Result<Response<v1::SnapshotsResponse>, Status> {
+        let nodes = request.into_inner().nodes;
+        self.snapshots(nodes, Call::List(v1::TellSnapshots {})).await
+    }
+
+    async fn remove_snapshot(
+        &self,
+        request: Request<v1::RemoveSnapshotRequest>,
+    ) -> Result<Response<v1::SnapshotsResponse>, Status> {
+        let v1::RemoveSnapshotRequest { name, nodes } = request.into_inner();
+        self.snapshots(nodes, Call::Remove(name)).await
+    }
+}
+
+impl ClusterService {
+    /// Of these nodes, or of all, whether they are seen alive or not: who is missing is told.
+    async fn snapshots(&self, nodes: Vec<u32>, call: Call) -> Result<Response<v1::SnapshotsResponse>, Status> {
+        let state = self.control.state();
+        let nodes: Vec<NodeId> = if nodes.is_empty() {
+            members(&state).map(|node| node.id).collect()
+        } else {
+            nodes.into_iter().map(|id| known_node(&state, id)).collect::<Result<_, _>>()?
+        };
+        Ok(Response::new(v1::SnapshotsResponse { nodes: self.control.snapshots(&nodes, call).await }))
+    }
+}
+
+fn keyspace_named(state: &ClusterState, name: &str) -> Result<u32, Status> {
+    let keyspace = state.keyspace_named(name).map(|keyspace| keyspace.id.0);
+    keyspace.ok_or_else(|| {
+        let invalid = v1::InvalidDetail::new("there is no such keyspace").table(name, "");
+        v1::Error::not_found(invalid).into_status()
+    })
 }
 
 fn table_named(state: &ClusterState, reference: &v1::TableRef) -> Result<trefoil::model::TableId, Status> {

@@ -22,7 +22,7 @@ use crate::peers::epoch_to_proto;
 const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long another node may take to write its memtables to files.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(120);
+pub(super) const FLUSH_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How often a node looks whether it has itself applied what it waits for; of others it is told.
 const LOOK: Duration = Duration::from_millis(10);
@@ -46,6 +46,10 @@ impl Control {
 
     pub(super) fn log(&self) -> &dyn MetadataLog {
         &*self.log
+    }
+
+    pub(super) fn rpc(&self) -> &dyn PeerRpc {
+        &*self.rpc
     }
 
     /// The state that requests are served by.
@@ -86,6 +90,9 @@ impl Control {
             sstable_bytes: store.sstable_bytes,
             cache_bytes: store.cache_bytes,
             requests_in_flight: self.shared.admission.requests(),
+            snapshots: store.snapshots,
+            snapshot_only_bytes: store.snapshot_only_bytes,
+            tables_leaving: store.tables_leaving,
         }
     }
 
@@ -124,7 +131,7 @@ impl Control {
     }
 
     /// Answers another node: `Report` has an empty question and a [`v1::NodeReport`], `Flush` the id of a table, or
-    /// nothing for all tables, and an empty answer.
+    /// nothing for all tables, and an empty answer, `Snapshot` a [`v1::SnapshotCall`] and [`v1::NodeSnapshots`].
     pub async fn answer(&self, kind: v1::CallKind, body: Bytes) -> Result<Bytes, Status> {
         match kind {
             v1::CallKind::Report => Ok(Bytes::from(self.report().encode_to_vec())),
@@ -139,6 +146,7 @@ impl Control {
                 self.flush_own(table).await.map_err(Status::unavailable)?;
                 Ok(Bytes::new())
             }
+            v1::CallKind::Snapshot => self.answer_snapshots(body).await,
             other => Err(Status::unimplemented(format!("{} is not asked here", other.as_str_name()))),
         }
     }

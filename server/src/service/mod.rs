@@ -11,6 +11,7 @@ mod control;
 mod data;
 mod deadline;
 mod schema;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 

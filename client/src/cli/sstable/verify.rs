@@ -24,8 +24,8 @@ struct Verified {
 /// Verifies each file; all of them, whatever is found in one.
 pub fn run(sstables: &Sstables, global: &Global) -> Result<()> {
     let mut faults = 0;
-    let listed = match sstables.store.as_ref().map(|store| store.files()).transpose() {
-        Ok(listed) => listed.unwrap_or_default(),
+    let listed = match sstables.listed() {
+        Ok(listed) => listed,
         Err(error) => {
             faults += 1;
             tell(&error, global)?;
