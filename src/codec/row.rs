@@ -1,38 +1,51 @@
 //! Rows as bytes: the form in which they travel and are stored.
 //!
 //! ```text
-//! row       flags u8 | base i64 | [marker] | [deletion] | count varint | cell ...
-//! flags     01 marker   02 row deletion   04..80 reserved, zero
+//! row       flags u8 | base i64 | [marker] | [deletion] | count varint | cell ... | [complex columns]
+//! flags     01 marker   02 row deletion   04 complex columns   08..80 reserved, zero
 //! base      the largest timestamp in the row; every other timestamp is stored as  base - timestamp  (varint)
 //! marker    kind u8 (0 live, 1 expiring, 2 expired) | back varint | [ttl varint | expiry varint]
 //! deletion  back varint | ldt varint
 //! cell      column id (first: itself, then the difference) varint | kind u8 | [back varint] | body
-//! kind      low 3 bits  0 live  1 expiring  2 expired  3 tombstone  4 counter shards (reserved) ;  08: timestamp = base, no back
+//! kind      low 3 bits  0 live  1 expiring  2 expired  3 tombstone  4 counter ;  08: timestamp = base, no back
 //! body      live: bytes · expiring: ttl varint, expiry varint, bytes · expired: ttl varint, expiry varint · tombstone: ldt varint
+//!           · counter: count varint | shard ...
+//! shard     node varint | incarnation varint | clock varint | value zigzag varint
 //! bytes     length varint | that many bytes
+//!
+//! complex columns   count varint | complex ...
+//! complex   column id (as of cells) varint | flags u8 (01 deletion) | [deletion] | count varint | element ...
+//! element   path bytes | kind u8 | [back varint] | body
 //! ```
 //!
-//! The empty row (no marker, deletion or cell) has no encoding. Seconds (expiry, ldt) are 0..=2^32-1, a ttl is
-//! 1..=630,720,000. A difference of timestamps may need all 64 bits. Reserved for later: kinds 5..7, and a path behind
-//! the column id for elements of collections (kind bit 10).
+//! The empty row (no marker, deletion, cell or complex column) has no encoding, nor has a complex column without a
+//! deletion and elements; elements are no counters. Column ids, paths and the owners of shards strictly ascend. Seconds
+//! (expiry, ldt) are 0..=2^32-1, a ttl is 1..=630,720,000. A difference of timestamps may need all 64 bits. Reserved for
+//! later: kinds 5..7.
 
+mod shards;
 pub mod view;
 
 use bytes::Bytes;
 
-use self::view::RowView;
+use self::view::{Part, RowView};
 use super::varint::{put_bytes, put_varint};
 use crate::Result;
 use crate::model::reconcile::{merge_rows, shadow_row};
-use crate::model::{Cell, CellKind, ColumnId, Deletion, Liveness, LivenessKind, Reconcile, Row, Timestamp};
+use crate::model::{Cell, CellKind, ColumnId, Complex, Deletion, Liveness, LivenessKind, Reconcile, Row, Timestamp};
 
 const HAS_MARKER: u8 = 0x01;
 const HAS_DELETION: u8 = 0x02;
+const HAS_COMPLEX: u8 = 0x04;
+
+/// Flag of a complex column.
+const COMPLEX_HAS_DELETION: u8 = 0x01;
 
 const LIVE: u8 = 0;
 const EXPIRING: u8 = 1;
 const EXPIRED: u8 = 2;
 const TOMBSTONE: u8 = 3;
+const COUNTER: u8 = 4;
 /// Beside the kind of a cell: its timestamp is the base.
 const BASE: u8 = 0x08;
 
@@ -69,11 +82,20 @@ impl EncodedRow {
 
     /// The row.
     pub fn decode(&self) -> Result<Row> {
-        let RowView { marker, deletion, cells, .. } = self.view()?;
-        let mut row = Row { marker, deletion, cells: Vec::with_capacity(cells.left()) };
-        for cell in cells {
-            let cell = cell?;
-            row.cells.push((cell.column, cell.to_cell(&self.0)));
+        let RowView { marker, deletion, parts, .. } = self.view()?;
+        let mut row = Row { marker, deletion, cells: Vec::with_capacity(parts.cells_left()), complex: Vec::new() };
+        for part in parts {
+            match part? {
+                Part::Cell(cell) => row.cells.push((cell.column, cell.to_cell(&self.0)?)),
+                Part::Complex { column, deletion, elements } => {
+                    row.complex.push((column, Complex { deletion, cells: Vec::with_capacity(elements) }));
+                }
+                Part::Element(path, cell) => {
+                    if let Some((_, complex)) = row.complex.last_mut() {
+                        complex.cells.push((self.0.slice_ref(path), cell.to_cell(&self.0)?));
+                    }
+                }
+            }
         }
         Ok(row)
     }
@@ -89,8 +111,8 @@ impl EncodedRow {
         if view.marker.is_some_and(|marker| marker.is_live_at(now_s)) {
             return Ok(true);
         }
-        for cell in view.cells {
-            if cell?.is_live_at(now_s) {
+        for part in view.parts {
+            if part?.cell().is_some_and(|cell| cell.is_live_at(now_s)) {
                 return Ok(true);
             }
         }
@@ -104,7 +126,7 @@ impl EncodedRow {
 
     /// Whether there is neither marker nor deletion, as in every static row.
     pub(super) fn may_be_static(&self) -> bool {
-        self.0.first() == Some(&0)
+        self.0.first().is_some_and(|flags| flags & (HAS_MARKER | HAS_DELETION) == 0)
     }
 
     /// The stored form.
@@ -135,27 +157,33 @@ impl Reconcile for EncodedRow {
 
 /// About how long a row's encoding is; at least that long for usual rows.
 pub(super) fn usual_bytes(row: &Row) -> usize {
-    let cell = |(_, cell): &(ColumnId, Cell)| match &cell.kind {
+    let elements = row.complex.iter().map(|(_, complex)| {
+        let elements = complex.cells.iter().map(|(path, cell)| path.len() + usual_cell_bytes(cell));
+        ROW_USUAL_BYTES + elements.sum::<usize>()
+    });
+    let cells = row.cells.iter().map(|(_, cell)| usual_cell_bytes(cell));
+    ROW_USUAL_BYTES + cells.sum::<usize>() + elements.sum::<usize>()
+}
+
+fn usual_cell_bytes(cell: &Cell) -> usize {
+    match &cell.kind {
         CellKind::Live(value) | CellKind::Expiring { value, .. } => CELL_USUAL_BYTES + value.len(),
         CellKind::Expired { .. } | CellKind::Tombstone { .. } => CELL_USUAL_BYTES,
-    };
-    ROW_USUAL_BYTES + row.cells.iter().map(cell).sum::<usize>()
+        CellKind::Counter(counter) => CELL_USUAL_BYTES + counter.shards().len() * shards::SHARD_USUAL_BYTES,
+    }
 }
 
 /// Appends the encoding of a row that is not empty.
 pub(super) fn put_row(out: &mut Vec<u8>, row: &Row) {
     let start = out.len();
-    let base = newest(row).expect("empty rows are dropped by whoever makes mutations and fragments");
-    let marker_flag = if row.marker.is_some() { HAS_MARKER } else { 0 };
-    let deletion_flag = if row.deletion.is_some() { HAS_DELETION } else { 0 };
-    out.push(marker_flag | deletion_flag);
+    let base = row.newest_timestamp().expect("empty rows are dropped by whoever makes mutations and fragments");
+    out.push(flags(row));
     out.extend_from_slice(&base.0.to_le_bytes());
     if let Some(marker) = &row.marker {
         put_marker(out, base, marker);
     }
     if let Some(deletion) = &row.deletion {
-        put_back(out, base, deletion.timestamp);
-        put_varint(out, deletion.ldt_s as u64);
+        put_deletion(out, base, deletion);
     }
     put_varint(out, row.cells.len() as u64);
     let mut before = 0;
@@ -164,19 +192,48 @@ pub(super) fn put_row(out: &mut Vec<u8>, row: &Row) {
         before = *column;
         put_cell(out, base, cell);
     }
+    if !row.complex.is_empty() {
+        put_complex_columns(out, base, &row.complex);
+    }
     debug_assert_eq!(RowView::check(&out[start..]).err().map(|error| error.to_string()), None, "{row:?}");
 }
 
-fn newest(row: &Row) -> Option<Timestamp> {
-    let marker = row.marker.map(|marker| marker.timestamp);
-    let deletion = row.deletion.map(|deletion| deletion.timestamp);
-    let cells = row.cells.iter().map(|(_, cell)| cell.timestamp).max();
-    marker.max(deletion).max(cells)
+fn flags(row: &Row) -> u8 {
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    flag(row.marker.is_some(), HAS_MARKER)
+        | flag(row.deletion.is_some(), HAS_DELETION)
+        | flag(!row.complex.is_empty(), HAS_COMPLEX)
+}
+
+fn put_complex_columns(out: &mut Vec<u8>, base: Timestamp, columns: &[(ColumnId, Complex)]) {
+    put_varint(out, columns.len() as u64);
+    let mut before = 0;
+    for (ColumnId(column), complex) in columns {
+        put_varint(out, u64::from(column - before));
+        before = *column;
+        match &complex.deletion {
+            Some(deletion) => {
+                out.push(COMPLEX_HAS_DELETION);
+                put_deletion(out, base, deletion);
+            }
+            None => out.push(0),
+        }
+        put_varint(out, complex.cells.len() as u64);
+        for (path, cell) in &complex.cells {
+            put_bytes(out, path);
+            put_cell(out, base, cell);
+        }
+    }
 }
 
 /// How far `timestamp` lies behind `base`: exact in 64 bits without sign, even where the difference exceeds an i64.
 fn put_back(out: &mut Vec<u8>, base: Timestamp, timestamp: Timestamp) {
     put_varint(out, base.0.wrapping_sub(timestamp.0) as u64);
+}
+
+fn put_deletion(out: &mut Vec<u8>, base: Timestamp, deletion: &Deletion) {
+    put_back(out, base, deletion.timestamp);
+    put_varint(out, deletion.ldt_s as u64);
 }
 
 fn put_marker(out: &mut Vec<u8>, base: Timestamp, marker: &Liveness) {
@@ -198,6 +255,7 @@ fn put_cell(out: &mut Vec<u8>, base: Timestamp, cell: &Cell) {
         CellKind::Expiring { .. } => EXPIRING,
         CellKind::Expired { .. } => EXPIRED,
         CellKind::Tombstone { .. } => TOMBSTONE,
+        CellKind::Counter(_) => COUNTER,
     };
     if cell.timestamp == base {
         out.push(code | BASE);
@@ -213,6 +271,7 @@ fn put_cell(out: &mut Vec<u8>, base: Timestamp, cell: &Cell) {
         }
         CellKind::Expired { ttl_s, expiry_s } => put_expiry(out, *ttl_s, *expiry_s),
         CellKind::Tombstone { ldt_s } => put_varint(out, *ldt_s as u64),
+        CellKind::Counter(counter) => shards::put(out, counter),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::codec::entry::{Trust, read_entry};
 use crate::codec::varint::Reader;
 use crate::model::{
     Bound, ClusteringKey, Deletion, Direction, Fragment, Merge, Mutation, Page, PageEnd, PagePosition, PartitionHeader,
-    PartitionKey, RangeDeletion, ReadCommand, RowPosition, Stream, TableId, Target,
+    PartitionKey, RangeDeletion, ReadCommand, Row, RowPosition, Stream, TableId, Target, reconcile,
 };
 
 /// What several pages say together.
@@ -250,20 +250,27 @@ fn lacking_in_partition(table: TableId, whole: &Partition<'_>, own: Option<&Part
         mutation.deletion = whole.header.deletion;
     }
     let own_static = own_header.and_then(|header| header.static_row.as_ref());
-    if let Some(row) = whole.header.static_row.as_ref().filter(|row| Some(*row) != own_static) {
-        mutation.static_row = Some(row.decode()?);
+    if let Some(row) = &whole.header.static_row {
+        mutation.static_row = lacking_in_row(row, own_static)?;
     }
     let no_rows = Vec::new();
     let mut own_rows = own.map_or(&no_rows, |own| &own.rows).iter().peekable();
     for (key, row) in &whole.rows {
         while own_rows.next_if(|(other, _)| other < key).is_some() {}
-        let same = own_rows.next_if(|(other, _)| other == key).is_some_and(|(_, other)| other == row);
-        if !same {
-            mutation.rows.push(((*key).clone(), row.decode()?));
-        }
+        let own = own_rows.next_if(|(other, _)| other == key).map(|(_, own)| *own);
+        mutation.rows.extend(lacking_in_row(row, own)?.map(|row| ((*key).clone(), row)));
     }
     if own.map_or(&[][..], |own| &own.ranges) != whole.ranges.as_slice() {
         mutation.ranges.clone_from(&whole.ranges);
     }
     Ok(mutation)
+}
+
+/// Only the cells and elements that differ: a replica that lacks one element of a large collection is sent that one.
+fn lacking_in_row(whole: &EncodedRow, own: Option<&EncodedRow>) -> Result<Option<Row>> {
+    match own {
+        None => whole.decode().map(Some),
+        Some(own) if own == whole => Ok(None),
+        Some(own) => Ok(Some(reconcile::lacking(&whole.decode()?, &own.decode()?)).filter(|row| !row.is_empty())),
+    }
 }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::counter::Counter;
 use super::time::Timestamp;
 
 /// One version of one column of one row.
@@ -42,16 +43,32 @@ pub enum CellKind {
         /// Local deletion time: seconds since 1970 of the stamp of the mutation that deleted.
         ldt_s: i64,
     },
+    /// What has been added to a counter. The timestamp is the greatest of all who added; it decides nothing: any deletion
+    /// and any tombstone win over a counter, whatever their timestamp.
+    Counter(Counter),
 }
 
 impl Cell {
-    /// The value at `now_s`, if there is one then.
+    /// The stored value at `now_s`, if there is one then. A counter stores none: see [`Cell::bytes_at`].
     pub fn value_at(&self, now_s: i64) -> Option<&Bytes> {
         match &self.kind {
             CellKind::Live(value) => Some(value),
             CellKind::Expiring { value, expiry_s, .. } if now_s < *expiry_s => Some(value),
             _ => None,
         }
+    }
+
+    /// The value at `now_s` as CQL wire bytes, if there is one then; of a counter its sum, eight bytes.
+    pub fn bytes_at(&self, now_s: i64) -> Option<Bytes> {
+        match &self.kind {
+            CellKind::Counter(counter) => Some(Bytes::copy_from_slice(&counter.value().to_be_bytes())),
+            _ => self.value_at(now_s).cloned(),
+        }
+    }
+
+    /// Whether there is a value at `now_s`.
+    pub fn is_live_at(&self, now_s: i64) -> bool {
+        matches!(self.kind, CellKind::Counter(_)) || self.value_at(now_s).is_some()
     }
 }
 
@@ -96,7 +113,8 @@ impl Liveness {
     }
 }
 
-/// The deletion of a partition, a range of rows or a row: it covers everything inside with `timestamp <= self.timestamp`.
+/// The deletion of a partition, a range of rows, a row or a complex column: it covers everything inside with
+/// `timestamp <= self.timestamp`, and counters at any timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deletion {
     /// Everything inside that is not strictly later is deleted.
@@ -109,5 +127,10 @@ impl Deletion {
     /// Whether something written at `timestamp` is deleted by this: at equal timestamps the deletion wins.
     pub fn covers(&self, timestamp: Timestamp) -> bool {
         timestamp <= self.timestamp
+    }
+
+    /// Whether this cell is deleted by this: a counter always is.
+    pub fn covers_cell(&self, cell: &Cell) -> bool {
+        matches!(cell.kind, CellKind::Counter(_)) || self.covers(cell.timestamp)
     }
 }

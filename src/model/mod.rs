@@ -3,7 +3,8 @@
 //! ```text
 //! Keyspace ─► Table ─► Partition   key, token; Deletion?; static Row?
 //!                        │
-//!                        ├─► Row      ClusteringKey; Liveness? (the marker); Deletion?; Cells by column id
+//!                        ├─► Row      ClusteringKey; Liveness? (the marker); Deletion?; Cells by column id;
+//!                        │          Complex columns: Deletion?; Cells by path
 //!                        └─► Range    Bound .. Bound; Deletion
 //! ```
 //!
@@ -13,7 +14,9 @@
 
 pub mod cell;
 pub mod compaction;
+pub mod complex;
 pub mod cost;
+pub mod counter;
 pub mod ddl;
 mod duration;
 pub mod fragment;
@@ -37,7 +40,9 @@ pub mod value;
 
 pub use cell::{Cell, CellKind, Deletion, Liveness, LivenessKind};
 pub use compaction::{CompactionOptions, Scaling};
+pub use complex::Complex;
 pub use cost::ReadCost;
+pub use counter::{Counter, Shard};
 pub use ddl::{
     AlterTable, ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable, OptionChanges,
     TruncateTable,
@@ -50,7 +55,7 @@ pub use mutation::{Mutation, MutationBuilder, RangeDeletion};
 pub use name::{Identity, MutationName, NodeId};
 pub use query::{Page, PageEnd, PagePosition, ReadCommand, RowPosition, ScanRange, Target};
 pub use ranges::Ranges;
-pub use row::Row;
+pub use row::{Place, Row};
 pub use schema::{Column, ColumnId, ColumnKind, Durability, Keyspace, KeyspaceId, Order, Table, TableId, TableOptions};
 pub use time::{Instant, Stamp, Timestamp};
 pub use token::{Token, TokenRange, Vnode, VnodeBits};

@@ -8,8 +8,9 @@ use uuid::Uuid;
 
 use super::reconcile::{merge_deletions, merge_rows, shadow_row};
 use super::{
-    Bound, Cell, CellKind, ClusteringKey, ColumnId, Deletion, Direction, Fragment, Liveness, LivenessKind, Mutation,
-    Order, PartitionHeader, PartitionKey, RangeDeletion, Row, Slice, TableId, Timestamp, Type,
+    Bound, Cell, CellKind, ClusteringKey, ColumnId, Complex, Counter, Deletion, Direction, Fragment, Liveness,
+    LivenessKind, Mutation, NodeId, Order, PartitionHeader, PartitionKey, RangeDeletion, Row, Shard, Slice, TableId,
+    Timestamp, Type,
 };
 use bytes::Bytes;
 
@@ -157,7 +158,7 @@ pub(crate) fn value(text: &str, timestamp: i64) -> Row {
     let timestamp = Timestamp(timestamp);
     let cell = Cell { timestamp, kind: CellKind::Live(Bytes::copy_from_slice(text.as_bytes())) };
     let marker = Some(Liveness { timestamp, kind: LivenessKind::Live });
-    Row { marker, deletion: None, cells: vec![(ColumnId(1), cell)] }
+    Row { marker, cells: vec![(ColumnId(1), cell)], ..Row::default() }
 }
 
 /// A static row with one value in column 9.
@@ -198,23 +199,59 @@ fn any_deletion() -> impl Strategy<Value = Deletion> {
     (0i64..20, 90i64..110).prop_map(|(timestamp, ldt_s)| Deletion { timestamp: Timestamp(timestamp), ldt_s })
 }
 
+/// What has been added to a counter, or its deletion.
+fn any_counter() -> impl Strategy<Value = Cell> {
+    let shard = (1..3u32, 0..2u64, 1..4u64, -9..9i64).prop_map(|(node, incarnation, clock, value)| Shard {
+        node: NodeId(node),
+        incarnation,
+        clock,
+        value,
+    });
+    let shards = proptest::collection::vec(shard, 1..3).prop_filter_map("at least one", Counter::of);
+    let kind = prop_oneof![
+        5 => shards.prop_map(CellKind::Counter),
+        1 => (90i64..110).prop_map(|ldt_s| CellKind::Tombstone { ldt_s }),
+    ];
+    (0i64..20, kind).prop_map(|(timestamp, kind)| Cell { timestamp: Timestamp(timestamp), kind })
+}
+
+/// Cells of these columns, and counters in the two columns behind them.
+fn any_cells(columns: std::ops::Range<u32>) -> impl Strategy<Value = Vec<(ColumnId, Cell)>> {
+    let counters = (columns.end..columns.end + 2).prop_map(ColumnId);
+    let counters = proptest::collection::btree_map(counters, any_counter(), 0..2);
+    let cells = proptest::collection::btree_map(columns.prop_map(ColumnId), any_cell(), 0..3);
+    (cells, counters).prop_map(|(cells, counters)| cells.into_iter().chain(counters).collect())
+}
+
+/// Complex columns, of few elements each.
+fn any_complex(columns: std::ops::Range<u32>) -> impl Strategy<Value = Vec<(ColumnId, Complex)>> {
+    let path = proptest::collection::vec(0..3u8, 0..2).prop_map(Bytes::from);
+    let elements = proptest::collection::vec((path, any_cell()), 0..4);
+    let complex = (proptest::option::weighted(0.3, any_deletion()), elements);
+    let complex = complex.prop_filter_map("it says something", |(deletion, elements)| Complex::of(deletion, elements));
+    proptest::collection::btree_map(columns.prop_map(ColumnId), complex, 0..3)
+        .prop_map(|columns| columns.into_iter().collect())
+}
+
 fn any_row() -> impl Strategy<Value = Row> {
     let marker = proptest::option::of(
         (0i64..20).prop_map(|timestamp| Liveness { timestamp: Timestamp(timestamp), kind: LivenessKind::Live }),
     );
-    let cells = proptest::collection::btree_map((1u32..4).prop_map(ColumnId), any_cell(), 0..3);
-    let parts = (marker, proptest::option::weighted(0.15, any_deletion()), cells);
-    parts.prop_filter_map("a row says something", |(marker, deletion, cells)| {
+    let parts = (marker, proptest::option::weighted(0.15, any_deletion()), any_cells(1..4), any_complex(20..23));
+    parts.prop_filter_map("a row says something", |(marker, deletion, cells, complex)| {
         // Merging with the empty row drops what the row's own deletion covers.
-        let row = merge_rows(Row { marker, deletion, cells: cells.into_iter().collect() }, Row::default());
+        let row = merge_rows(Row { marker, deletion, cells, complex }, Row::default());
         (!row.is_empty()).then_some(row)
     })
 }
 
 /// Mutations of a few partitions that meet each other in rows, ranges and timestamps.
 pub(crate) fn any_mutation(partitions: u8, keys: i32) -> impl Strategy<Value = Mutation> {
-    let static_row = proptest::collection::btree_map((8u32..10).prop_map(ColumnId), any_cell(), 1..3)
-        .prop_map(|cells| Row { cells: cells.into_iter().collect(), ..Row::default() });
+    let static_row =
+        (any_cells(8..10), any_complex(30..32)).prop_filter_map("it says something", |(cells, complex)| {
+            let row = Row { cells, complex, ..Row::default() };
+            (!row.is_empty()).then_some(row)
+        });
     let rows = proptest::collection::btree_map(0..keys, any_row(), 0..4);
     let range = proptest::option::weighted(0.3, (0..keys, 0..keys, any_deletion()));
     (

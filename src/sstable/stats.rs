@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use crate::Result;
 use crate::codec::EncodedRow;
-use crate::codec::row::view::{CellView, KindView, RowView};
+use crate::codec::row::view::{CellView, KindView, Part, RowView};
 use crate::codec::varint::{Reader, put_bytes, put_varint};
 use crate::model::{
     ColumnId, Deletion, Fragment, Liveness, LivenessKind, PartitionKey, Stamp, TableId, Timestamp, Type,
@@ -42,9 +42,9 @@ pub struct Stats {
     pub partitions: u64,
     /// Rows, deleted ones too; static rows are not counted.
     pub rows: u64,
-    /// Cells of rows and static rows, tombstones too.
+    /// Cells of rows and static rows, tombstones too; in a complex column each element is one.
     pub cells: u64,
-    /// Deletions of partitions, ranges and rows, tombstones of cells, and whatever has been marked as expired.
+    /// Deletions of partitions, ranges, rows and complex columns, tombstones of cells, and whatever has been marked as expired.
     pub tombstones: u64,
     /// Whether there is a partition deletion or a static row: they concern reads outside the clustering bounds.
     pub must_read: bool,
@@ -120,11 +120,14 @@ impl Stats {
     }
 
     fn row(&mut self, row: &EncodedRow) -> Result<()> {
-        let RowView { marker, deletion, cells, .. } = row.view()?;
+        let RowView { marker, deletion, parts, .. } = row.view()?;
         marker.iter().for_each(|marker| self.marker(marker));
         deletion.iter().for_each(|deletion| self.deletion(deletion));
-        for cell in cells {
-            self.cell(&cell?);
+        for part in parts {
+            match part? {
+                Part::Cell(cell) | Part::Element(_, cell) => self.cell(&cell),
+                Part::Complex { deletion, .. } => deletion.iter().for_each(|deletion| self.deletion(deletion)),
+            }
         }
         Ok(())
     }
@@ -151,7 +154,7 @@ impl Stats {
         self.cells += 1;
         widen(&mut self.timestamps, cell.timestamp);
         match cell.kind {
-            KindView::Live(_) => {}
+            KindView::Live(_) | KindView::Counter(_) => {}
             KindView::Expiring { expiry_s, .. } => widen(&mut self.expiries_s, expiry_s),
             KindView::Expired { expiry_s, .. } => {
                 self.tombstones += 1;

@@ -141,8 +141,8 @@ fn row(number: i32) -> Mutation {
     let expiring = CellKind::Expiring { value: place(number), ttl_s: 60, expiry_s: 1_000 };
     let row = Row {
         marker: Some(Liveness { timestamp, kind: LivenessKind::Live }),
-        deletion: None,
         cells: vec![(ColumnId(1), live), (ColumnId(2), Cell { timestamp, kind: expiring })],
+        ..Row::default()
     };
     let key = ClusteringKey::encode(&[place(number)], &CLUSTERING).unwrap();
     let partition = PartitionKey::encode(&[text("p")], &[Type::Text]).unwrap();

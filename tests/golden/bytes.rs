@@ -9,9 +9,9 @@ use trefoil::codec::position::{put_position, read_position};
 use trefoil::codec::varint::Reader;
 use trefoil::codec::{EncodedRow, Record, RecordKind};
 use trefoil::model::{
-    Bound, Cell, CellKind, ClusteringKey, ColumnId, Deletion, Fragment, KeyspaceId, Liveness, LivenessKind, Mutation,
-    MutationName, NodeId, PagePosition, PartitionHeader, PartitionKey, RangeDeletion, Row, RowPosition, Stamp, Stream,
-    TableId, Timestamp,
+    Bound, Cell, CellKind, ClusteringKey, ColumnId, Complex, Counter, Deletion, Fragment, KeyspaceId, Liveness,
+    LivenessKind, Mutation, MutationName, NodeId, PagePosition, PartitionHeader, PartitionKey, RangeDeletion, Row,
+    RowPosition, Shard, Stamp, Stream, TableId, Timestamp,
 };
 use uuid::Uuid;
 
@@ -37,8 +37,8 @@ fn before(micros: i64) -> Timestamp {
 fn inserted() -> Row {
     Row {
         marker: Some(Liveness { timestamp: NEW_YEAR, kind: LivenessKind::Live }),
-        deletion: None,
         cells: vec![cell(3, NEW_YEAR, live(b"clover")), cell(4, NEW_YEAR, live(&[0, 0, 0, 3]))],
+        ..Row::default()
     }
 }
 
@@ -58,14 +58,50 @@ fn mixed() -> Row {
             cell(5, before(100), expired),
             cell(300, before(1), CellKind::Tombstone { ldt_s: NEW_YEAR_S }),
         ],
+        ..Row::default()
     }
 }
 
-fn rows() -> [(&'static str, Row); 8] {
+/// A map that was overwritten and then changed, a set of which an element was removed, a list that became null.
+fn complex() -> Row {
+    let element = |path: &'static [u8], timestamp, kind| (Bytes::from_static(path), Cell { timestamp, kind });
+    let expiring = CellKind::Expiring { value: Bytes::from_static(b"three"), ttl_s: 60, expiry_s: NEW_YEAR_S + 60 };
+    let deletion = |micros| Deletion { timestamp: before(micros), ldt_s: NEW_YEAR_S };
+    let map = vec![element(b"leaf", NEW_YEAR, expiring), element(b"stem", before(9), live(b"one"))];
+    let set =
+        vec![element(b"", before(5), live(b"")), element(b"a", before(4), CellKind::Tombstone { ldt_s: NEW_YEAR_S })];
+    Row {
+        cells: vec![cell(3, before(9), live(b"clover"))],
+        complex: vec![
+            (ColumnId(6), Complex { deletion: Some(deletion(10)), cells: map }),
+            (ColumnId(7), Complex { deletion: None, cells: set }),
+            (ColumnId(300), Complex::deleted(deletion(3))),
+        ],
+        ..Row::default()
+    }
+}
+
+/// Two counters, one of which a second run of a node has added to.
+fn counters() -> Row {
+    let shard = |node, incarnation, clock, value| Shard { node: NodeId(node), incarnation, clock, value };
+    let counter = |shards| CellKind::Counter(Counter::of(shards).expect("shards"));
+    let run = NEW_YEAR.0 as u64;
+    Row {
+        cells: vec![
+            cell(1, NEW_YEAR, counter(vec![shard(1, run, 3, 10), shard(2, run - 7, 200, -4), shard(2, run, 1, 1)])),
+            cell(2, before(1), counter(vec![shard(u32::MAX, u64::MAX, u64::MAX, i64::MIN)])),
+        ],
+        ..Row::default()
+    }
+}
+
+fn rows() -> [(&'static str, Row); 10] {
     let only = |cells| Row { cells, ..Row::default() };
     let marker = |kind| Row { marker: Some(Liveness { timestamp: NEW_YEAR, kind }), ..Row::default() };
     [
         ("row-insert", inserted()),
+        ("row-complex", complex()),
+        ("row-counters", counters()),
         ("row-mixed", mixed()),
         ("row-deletion", Row { deletion: Some(Deletion { timestamp: NEW_YEAR, ldt_s: NEW_YEAR_S }), ..Row::default() }),
         ("row-marker-expired", marker(LivenessKind::Expired { ttl_s: 630_720_000, expiry_s: NEW_YEAR_S })),
@@ -88,14 +124,17 @@ fn rows_are_kept() {
 }
 
 #[test]
-fn the_example_of_the_documentation_is_the_kept_row() {
+fn the_examples_of_the_documentation_are_the_kept_rows() {
     let page = include_str!("../../docs/formats.md");
-    let (_, example) = page.split_once("The sample `row-mixed`").expect("the example");
-    let lines = example.split("```").nth(1).expect("its drawing").lines().skip(1);
-    let digits: Vec<&str> = lines.filter_map(|line| line.split("  ").next()).flat_map(str::split_whitespace).collect();
-    let kept = golden("row-mixed", EncodedRow::encode(&mixed()).bytes());
-    let expected: Vec<String> = kept.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(digits, expected);
+    for (name, row) in [("row-mixed", mixed()), ("row-complex", complex()), ("row-counters", counters())] {
+        let (_, example) = page.split_once(&format!("The sample `{name}`")).expect("the example");
+        let lines = example.split("```").nth(1).expect("its drawing").lines().skip(1);
+        let digits: Vec<&str> =
+            lines.filter_map(|line| line.split("  ").next()).flat_map(str::split_whitespace).collect();
+        let kept = golden(name, EncodedRow::encode(&row).bytes());
+        let expected: Vec<String> = kept.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(digits, expected, "{name}");
+    }
 }
 
 fn partition() -> PartitionKey {

@@ -1,12 +1,12 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
-//! How versions become one, by examples that must never come out differently: G1 to G25, without those of collections
-//! and counters. `@` is a timestamp, `L` a live cell, `E` one that expires, `X` an expired one, `T` a tombstone.
+//! How versions become one, by examples that must never come out differently: G1 to G27. `@` is a timestamp, `L` a live
+//! cell, `E` one that expires, `X` an expired one, `T` a tombstone.
 
 use bytes::Bytes;
 use trefoil::model::reconcile::{expire_row, merge_cells, merge_rows};
 use trefoil::model::{
-    Bound, Cell, CellKind, ClusteringKey, ColumnId, Deletion, Liveness, LivenessKind, Mutation, MutationBuilder, Order,
-    PartitionKey, Row, TableId, Timestamp, Type,
+    Bound, Cell, CellKind, ClusteringKey, ColumnId, Complex, Counter, Deletion, Liveness, LivenessKind, Mutation,
+    MutationBuilder, NodeId, Order, PartitionKey, Row, Shard, TableId, Timestamp, Type,
 };
 
 const V: ColumnId = ColumnId(1);
@@ -61,7 +61,12 @@ fn delete_row(timestamp: i64) -> Row {
 /// expiries that occur here.
 fn check(name: &str, a: Cell, b: Cell, winner: Cell) {
     assert_eq!(merge_cells(a.clone(), b.clone()), winner, "{name}");
-    let (a, b, winner) = (row(&[(V, a)]), row(&[(V, b)]), row(&[(V, winner)]));
+    check_rows(name, row(&[(V, a)]), row(&[(V, b)]), row(&[(V, winner)]));
+}
+
+/// As [`check`], for whole rows.
+fn check_rows(name: &str, a: Row, b: Row, winner: Row) {
+    assert_eq!(merge_rows(a.clone(), b.clone()), winner, "{name}");
     for compacted_s in [0, 103, 111, 121] {
         let old = |row: &Row| expire_row(row.clone(), compacted_s);
         let expected = old(&winner);
@@ -250,4 +255,140 @@ fn g25_operations_of_one_batch_are_reconciled_like_any_others() {
         builder.add_row(key(&[1]), delete_row(5));
     });
     assert_eq!(deleted.rows, [(key(&[1]), delete_row(5))]);
+}
+
+/// The map column of a row: elements by their key.
+fn map(complex: Option<Complex>) -> Row {
+    Row { complex: complex.into_iter().map(|complex| (V, complex)).collect(), ..Row::default() }
+}
+
+fn element(key: &'static str, cell: Cell) -> (Bytes, Cell) {
+    (Bytes::from_static(key.as_bytes()), cell)
+}
+
+/// `m = {key: value}`.
+fn set_map(timestamp: i64, key: &'static str, cell: Cell) -> Row {
+    map(Complex::replaced(Timestamp(timestamp), 100, [element(key, cell)]))
+}
+
+/// `m[key] = value`.
+fn put_in_map(key: &'static str, cell: Cell) -> Row {
+    map(Complex::of(None, [element(key, cell)]))
+}
+
+/// `m = null`.
+fn null_map(timestamp: i64) -> Row {
+    map(Some(Complex::deleted(deletion(timestamp))))
+}
+
+/// What a reader sees of the map.
+fn shown(row: &Row, now_s: i64) -> Vec<(&[u8], &[u8])> {
+    let values = row.complex(V).into_iter().flat_map(|map| map.values_at(now_s));
+    values.map(|(key, value)| (key.as_ref(), value.as_ref())).collect()
+}
+
+#[test]
+fn g20_maps() {
+    let both = map(Complex::replaced(Timestamp(5), 100, [element("a", live(5, "1")), element("b", live(5, "2"))]));
+    check_rows("G20 two at 5", set_map(5, "a", live(5, "1")), set_map(5, "b", live(5, "2")), both.clone());
+    assert_eq!(shown(&both, 0), [(&b"a"[..], &b"1"[..]), (b"b", b"2")]);
+    let later = set_map(6, "b", live(6, "2"));
+    check_rows("G20 the second at 6", set_map(5, "a", live(5, "1")), later.clone(), later.clone());
+    assert_eq!(shown(&later, 0), [(&b"b"[..], &b"2"[..])]);
+
+    check_rows("G20 null at 5 over 5", null_map(5), put_in_map("a", live(5, "1")), null_map(5));
+    assert!(shown(&null_map(5), 0).is_empty());
+    assert!(!null_map(5).is_visible_at(0), "a deletion makes no row visible");
+    let survivor = map(Complex::of(Some(deletion(5)), [element("a", live(6, "1"))]));
+    check_rows("G20 null at 5, 6", null_map(5), put_in_map("a", live(6, "1")), survivor.clone());
+    assert_eq!(shown(&survivor, 0), [(&b"a"[..], &b"1"[..])]);
+    assert!(survivor.is_visible_at(0));
+}
+
+#[test]
+fn g20_elements_expire_one_by_one() {
+    let both = map(Complex::replaced(
+        Timestamp(5),
+        100,
+        [element("a", expiring(5, 1, 10, 110)), element("b", expiring(5, 2, 20, 120))],
+    ));
+    let (a, b) = (set_map(5, "a", expiring(5, 1, 10, 110)), set_map(5, "b", expiring(5, 2, 20, 120)));
+    check_rows("G20 with ttl", a, b, both.clone());
+    assert_eq!(shown(&both, 109).len(), 2);
+    assert_eq!(shown(&both, 110).len(), 1);
+    assert!(!both.is_visible_at(120));
+    // At a path the same rules hold as in a cell: G12, a replica that compacted does not hide the longer lived.
+    let long = put_in_map("a", expiring(5, 1, 20, 120));
+    check_rows("G20 and G12", put_in_map("a", expiring(5, 2, 10, 110)), long.clone(), long);
+}
+
+#[test]
+fn g20_deletions_cover_down_the_chain() {
+    let map_at_6 = set_map(6, "a", live(6, "1"));
+    check_rows("row deletion of the time of the elements", delete_row(6), map_at_6.clone(), delete_row(6));
+    // The column's deletion is of 5: what the row's covers goes, what is later stays.
+    let left = Row { deletion: Some(deletion(5)), ..put_in_map("a", live(6, "1")) };
+    check_rows("row deletion before the elements", delete_row(5), map_at_6, left);
+    let partition = write(|builder| {
+        builder.add_row(key(&[1]), set_map(6, "a", live(6, "1")));
+        builder.add_static(set_map(9, "s", live(9, "1")));
+        builder.delete_partition(deletion(6));
+    });
+    assert!(partition.rows.is_empty());
+    assert_eq!(partition.static_row, Some(set_map(9, "s", live(9, "1"))));
+}
+
+#[test]
+fn nothing_lies_before_the_smallest_timestamp() {
+    let least = map(Complex::replaced(Timestamp::MIN, 100, [element("a", live(Timestamp::MIN.0, "1"))]));
+    assert_eq!(least, put_in_map("a", live(Timestamp::MIN.0, "1")));
+    assert_eq!(Complex::replaced(Timestamp::MIN, 100, []), None);
+    let next = Timestamp(Timestamp::MIN.0 + 1);
+    let deletion = Complex::replaced(next, 100, []).unwrap().deletion.unwrap();
+    assert_eq!(deletion.timestamp, Timestamp::MIN);
+}
+
+fn shard(node: u32, clock: u64, value: i64) -> Shard {
+    Shard { node: NodeId(node), incarnation: 1, clock, value }
+}
+
+fn counter(timestamp: i64, shards: &[Shard]) -> Cell {
+    cell(timestamp, CellKind::Counter(Counter::of(shards.to_vec()).unwrap()))
+}
+
+fn count(cell: &Cell) -> i64 {
+    i64::from_be_bytes(cell.bytes_at(0).unwrap().as_ref().try_into().unwrap())
+}
+
+#[test]
+fn g26_a_deleted_counter_is_deleted_whatever_the_timestamp() {
+    let five = counter(9, &[shard(1, 1, 5)]);
+    check("G26", five.clone(), tombstone(0, 100), tombstone(0, 100));
+    check("G26 later", five.clone(), tombstone(99, 100), tombstone(99, 100));
+    check_rows("G26 row", row(&[(V, five.clone())]), delete_row(0), delete_row(0));
+    let partition = write(|builder| {
+        builder.add_row(key(&[1]), row(&[(V, five.clone())]));
+        builder.add_row(key(&[2]), row(&[(V, five)]));
+        builder.delete_range(before(&[1], 1), after(&[1], 1), deletion(0));
+    });
+    assert_eq!(keys(&partition), [key(&[2])]);
+    // Nor does adding bring it back.
+    let again = merge_cells(tombstone(0, 100), counter(1_000, &[shard(1, 2, 6)]));
+    assert_eq!(again, tombstone(0, 100));
+}
+
+#[test]
+fn g27_of_each_shard_the_greater_clock_counts() {
+    let (a, b, c) = (1, 2, 3);
+    let left = counter(5, &[shard(a, 3, 10), shard(b, 1, 4)]);
+    let right = counter(4, &[shard(a, 2, 99), shard(c, 1, 1)]);
+    let merged = counter(5, &[shard(a, 3, 10), shard(b, 1, 4), shard(c, 1, 1)]);
+    assert_eq!(count(&merged), 15);
+    check("G27", left, right, merged);
+    check(
+        "G27 equal clocks",
+        counter(5, &[shard(a, 3, 10)]),
+        counter(5, &[shard(a, 3, 11)]),
+        counter(5, &[shard(a, 3, 11)]),
+    );
 }

@@ -80,8 +80,8 @@ impl<'a> Projector<'a> {
     }
 
     fn cell(&self, cell: &ModelCell, ty: trefoil::model::Type) -> Cell {
-        let Some(bytes) = cell.value_at(self.now_s) else { return Cell::default() };
-        let mut answer = Cell { value: Some(value::from_bytes(bytes.clone(), ty, self.parts.form)), ..Cell::default() };
+        let Some(bytes) = cell.bytes_at(self.now_s) else { return Cell::default() };
+        let mut answer = Cell { value: Some(value::from_bytes(bytes, ty, self.parts.form)), ..Cell::default() };
         if self.parts.metadata == Metadata::With {
             answer.timestamp_us = Some(cell.timestamp.0);
             if let CellKind::Expiring { ttl_s, expiry_s, .. } = cell.kind {

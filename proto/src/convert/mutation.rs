@@ -117,7 +117,7 @@ impl Writer<'_> {
         if marker.is_none() && cells.is_empty() {
             return if wrote_static { Ok(()) } else { Err(InvalidDetail::new("the update names no column")) };
         }
-        self.builder.add_row(key, Row { marker, deletion: None, cells });
+        self.builder.add_row(key, Row { marker, cells, ..Row::default() });
         Ok(())
     }
 

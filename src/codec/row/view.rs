@@ -1,4 +1,4 @@
-//! A row read off its bytes, cell by cell: what decodes, checks and answers questions about rows, so that there is one
+//! A row read off its bytes, part by part: what decodes, checks and answers questions about rows, so that there is one
 //! reading of the format.
 //!
 //! **Invariant:** whoever reads a [`RowView`] to the end without an error has seen exactly what the encoder would
@@ -7,15 +7,20 @@
 use bytes::Bytes;
 
 use super::super::varint::Cursor;
-use super::{BASE, EXPIRED, EXPIRING, HAS_DELETION, HAS_MARKER, LIVE, TOMBSTONE};
+use super::{
+    BASE, COMPLEX_HAS_DELETION, COUNTER, EXPIRED, EXPIRING, HAS_COMPLEX, HAS_DELETION, HAS_MARKER, LIVE, TOMBSTONE,
+    shards,
+};
 use crate::Result;
 use crate::model::time::{EXPIRY_MAX_S, TTL_MAX_S};
 use crate::model::{Cell, CellKind, ColumnId, Deletion, Liveness, LivenessKind, Timestamp};
 
-/// The fewest bytes of a cell: column id, kind, one byte of body.
+/// The fewest bytes of a cell or an element: column id or length of the path, kind, one byte of body.
 const CELL_LEAST_BYTES: usize = 3;
+/// The fewest bytes of a complex column: column id, flags, a deletion, count.
+const COMPLEX_LEAST_BYTES: usize = 5;
 
-/// What stands before the cells, and the cells.
+/// What stands before the cells, and all that follows.
 #[derive(Debug, Clone)]
 pub struct RowView<'a> {
     /// The largest timestamp in the row.
@@ -24,24 +29,62 @@ pub struct RowView<'a> {
     pub marker: Option<Liveness>,
     /// As in the row.
     pub deletion: Option<Deletion>,
-    /// The cells, not yet read.
-    pub cells: Cells<'a>,
+    /// The cells and complex columns, not yet read.
+    pub parts: Parts<'a>,
 }
 
-/// The cells of a row, ascending by column. After an error it yields nothing more.
+/// The cells of a row, ascending by column, and then its complex columns, each followed by its elements. After an error
+/// it yields nothing more.
 #[derive(Debug, Clone)]
-pub struct Cells<'a> {
+pub struct Parts<'a> {
     cursor: Cursor<'a>,
     times: Times,
+    /// The column of the last cell, or of the complex column that is being read.
     column: Option<u32>,
+    /// The path of its last element.
+    path: Option<&'a [u8]>,
+    stage: Stage,
+    /// Cells or elements of this stage to come.
     left: usize,
-    state: State,
 }
 
+/// What is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Reading,
+enum Stage {
+    /// The cells. Whether complex columns follow.
+    Cells { complex_follow: bool },
+    /// The elements of a complex column; behind them, as many complex columns.
+    Elements { columns_left: usize },
+    /// Nothing.
     Done,
+}
+
+/// One part of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// A cell.
+    Cell(CellView<'a>),
+    /// A complex column begins.
+    Complex {
+        /// Which one.
+        column: ColumnId,
+        /// As in [`crate::model::Complex`].
+        deletion: Option<Deletion>,
+        /// How many elements follow.
+        elements: usize,
+    },
+    /// An element of the complex column that began last, with its path.
+    Element(&'a [u8], CellView<'a>),
+}
+
+impl<'a> Part<'a> {
+    /// The cell or element, if it is one.
+    pub fn cell(&self) -> Option<&CellView<'a>> {
+        match self {
+            Part::Cell(cell) | Part::Element(_, cell) => Some(cell),
+            Part::Complex { .. } => None,
+        }
+    }
 }
 
 /// One cell, its value still in the row's bytes.
@@ -67,6 +110,8 @@ pub enum KindView<'a> {
     Expired { ttl_s: u32, expiry_s: i64 },
     /// See [`CellKind::Tombstone`].
     Tombstone { ldt_s: i64 },
+    /// See [`CellKind::Counter`]: its encoded shards.
+    Counter(&'a [u8]),
 }
 
 /// Turns differences into timestamps, and sees to it that they are what the encoder would have written.
@@ -75,6 +120,8 @@ struct Times {
     base: Timestamp,
     /// The row's own deletion: nothing else may be as old.
     floor: Option<Timestamp>,
+    /// That of the complex column that is being read, which is later than the row's.
+    column_floor: Option<Timestamp>,
     /// Whether anything bears the base; if nothing does, the base is not the largest timestamp.
     base_borne: bool,
 }
@@ -85,7 +132,7 @@ impl Times {
         if base < Timestamp::MIN {
             return Err(cursor.corrupt("a timestamp is below the smallest there is").into());
         }
-        Ok(Times { base, floor: None, base_borne: false })
+        Ok(Times { base, floor: None, column_floor: None, base_borne: false })
     }
 
     /// The base itself.
@@ -111,6 +158,9 @@ impl Times {
             Some(floor) if timestamp <= floor => {
                 Err(cursor.corrupt("the row holds what its own deletion covers").into())
             }
+            _ if self.column_floor.is_some_and(|floor| timestamp <= floor) => {
+                Err(cursor.corrupt("a column holds what its own deletion covers").into())
+            }
             _ => Ok(timestamp),
         }
     }
@@ -121,7 +171,7 @@ impl<'a> RowView<'a> {
     pub fn new(bytes: &'a [u8]) -> Result<RowView<'a>> {
         let mut cursor = Cursor::new("row", bytes);
         let flags = cursor.u8()?;
-        if flags & !(HAS_MARKER | HAS_DELETION) != 0 {
+        if flags & !(HAS_MARKER | HAS_DELETION | HAS_COMPLEX) != 0 {
             return Err(cursor.corrupt(format!("unknown flags {flags:02x}")).into());
         }
         let mut times = Times::read(&mut cursor)?;
@@ -135,26 +185,31 @@ impl<'a> RowView<'a> {
         }
         let left = cursor.count(CELL_LEAST_BYTES)?;
         let newest = times.base;
-        let cells = Cells { cursor, times, column: None, left, state: State::Reading };
-        Ok(RowView { newest, marker, deletion, cells })
+        let stage = Stage::Cells { complex_follow: flags & HAS_COMPLEX != 0 };
+        let parts = Parts { cursor, times, column: None, path: None, stage, left };
+        Ok(RowView { newest, marker, deletion, parts })
     }
 
     /// Reads to the end: whether these bytes are a row.
     pub fn check(bytes: &[u8]) -> Result<()> {
-        RowView::new(bytes)?.cells.try_for_each(|cell| cell.map(drop))
+        RowView::new(bytes)?.parts.try_for_each(|part| part.map(drop))
     }
 
     /// Whether an enclosing deletion covers anything in the row.
     pub fn is_touched_by(self, deletion: Deletion) -> Result<bool> {
         if let Some(own) = self.deletion {
-            // What is in the row is later than its own deletion; if that is later still, nothing is covered.
+            // What is in the row is later than its own deletion, and no counter; if that is later still, nothing is covered.
             return Ok(deletion.covers(own.timestamp));
         }
         if self.marker.is_some_and(|marker| deletion.covers(marker.timestamp)) {
             return Ok(true);
         }
-        for cell in self.cells {
-            if deletion.covers(cell?.timestamp) {
+        for part in self.parts {
+            let covered = match part? {
+                Part::Cell(cell) | Part::Element(_, cell) => cell.is_covered_by(deletion),
+                Part::Complex { deletion: own, .. } => own.is_some_and(|own| deletion.covers(own.timestamp)),
+            };
+            if covered {
                 return Ok(true);
             }
         }
@@ -201,14 +256,76 @@ pub(in crate::codec) fn read_seconds(cursor: &mut Cursor<'_>) -> Result<i64> {
     }
 }
 
-impl<'a> Cells<'a> {
-    /// How many cells are still to come.
-    pub fn left(&self) -> usize {
-        self.left
+impl<'a> Parts<'a> {
+    /// How many cells are still to come, those of complex columns not counted.
+    pub fn cells_left(&self) -> usize {
+        if matches!(self.stage, Stage::Cells { .. }) { self.left } else { 0 }
     }
 
-    fn cell(&mut self) -> Result<CellView<'a>> {
+    /// Reads the next part; `None` at the end of the row.
+    fn advance(&mut self) -> Result<Option<Part<'a>>> {
+        match self.stage {
+            Stage::Done => Ok(None),
+            Stage::Cells { .. } if self.left > 0 => {
+                self.left -= 1;
+                let column = self.next_column()?;
+                self.cell(column).map(|cell| Some(Part::Cell(cell)))
+            }
+            Stage::Elements { .. } if self.left > 0 => {
+                self.left -= 1;
+                self.element().map(Some)
+            }
+            Stage::Cells { complex_follow: true } => {
+                let columns = self.cursor.count(COMPLEX_LEAST_BYTES)?;
+                if columns == 0 {
+                    return Err(self.cursor.corrupt("complex columns announced, and none there").into());
+                }
+                self.column = None;
+                self.complex(columns - 1).map(Some)
+            }
+            Stage::Elements { columns_left } if columns_left > 0 => self.complex(columns_left - 1).map(Some),
+            Stage::Cells { .. } | Stage::Elements { .. } => {
+                self.stage = Stage::Done;
+                self.end().map(|()| None)
+            }
+        }
+    }
+
+    /// Reads what stands before the elements of a complex column; `columns_left` follow it.
+    fn complex(&mut self, columns_left: usize) -> Result<Part<'a>> {
         let column = self.next_column()?;
+        let flags = self.cursor.u8()?;
+        if flags & !COMPLEX_HAS_DELETION != 0 {
+            return Err(self.cursor.corrupt(format!("unknown flags {flags:02x} of a column")).into());
+        }
+        self.times.column_floor = None;
+        let has_deletion = flags & COMPLEX_HAS_DELETION != 0;
+        let deletion = if has_deletion { Some(read_deletion(&mut self.cursor, &mut self.times)?) } else { None };
+        self.times.column_floor = deletion.map(|deletion| deletion.timestamp);
+        let elements = self.cursor.count(CELL_LEAST_BYTES)?;
+        if elements == 0 && !has_deletion {
+            return Err(self.cursor.corrupt("a column without deletion and elements").into());
+        }
+        self.path = None;
+        self.left = elements;
+        self.stage = Stage::Elements { columns_left };
+        Ok(Part::Complex { column, deletion, elements })
+    }
+
+    fn element(&mut self) -> Result<Part<'a>> {
+        let path = self.cursor.bytes()?;
+        if self.path.is_some_and(|before| before >= path) {
+            return Err(self.cursor.corrupt("paths do not ascend").into());
+        }
+        self.path = Some(path);
+        let cell = self.cell(ColumnId(self.column.unwrap_or_default()))?;
+        if matches!(cell.kind, KindView::Counter(_)) {
+            return Err(self.cursor.corrupt("a counter within a column of many cells").into());
+        }
+        Ok(Part::Element(path, cell))
+    }
+
+    fn cell(&mut self, column: ColumnId) -> Result<CellView<'a>> {
         let code = self.cursor.u8()?;
         let timestamp = if code & BASE != 0 { self.times.newest(&self.cursor)? } else { self.behind_base()? };
         let cursor = &mut self.cursor;
@@ -223,12 +340,20 @@ impl<'a> Cells<'a> {
                 KindView::Expired { ttl_s, expiry_s }
             }
             TOMBSTONE => KindView::Tombstone { ldt_s: read_seconds(cursor)? },
+            COUNTER => self.counter()?,
             kind => return Err(cursor.corrupt(format!("unknown kind {kind:02x} of cell")).into()),
         };
-        Ok(CellView { column: ColumnId(column), timestamp, kind })
+        Ok(CellView { column, timestamp, kind })
     }
 
-    fn next_column(&mut self) -> Result<u32> {
+    fn counter(&mut self) -> Result<KindView<'a>> {
+        if self.times.floor.is_some() {
+            return Err(self.cursor.corrupt("the row holds what its own deletion covers").into());
+        }
+        shards::skim(&mut self.cursor).map(KindView::Counter)
+    }
+
+    fn next_column(&mut self) -> Result<ColumnId> {
         let step = self.cursor.varint_u32()?;
         let column = match self.column {
             None => Some(step),
@@ -236,7 +361,7 @@ impl<'a> Cells<'a> {
             Some(_) => None,
         };
         self.column = column;
-        column.ok_or_else(|| self.cursor.corrupt("column ids do not ascend").into())
+        column.map(ColumnId).ok_or_else(|| self.cursor.corrupt("column ids do not ascend").into())
     }
 
     fn behind_base(&mut self) -> Result<Timestamp> {
@@ -255,23 +380,15 @@ impl<'a> Cells<'a> {
     }
 }
 
-impl<'a> Iterator for Cells<'a> {
-    type Item = Result<CellView<'a>>;
+impl<'a> Iterator for Parts<'a> {
+    type Item = Result<Part<'a>>;
 
-    fn next(&mut self) -> Option<Result<CellView<'a>>> {
-        if self.state == State::Done {
-            return None;
+    fn next(&mut self) -> Option<Result<Part<'a>>> {
+        let part = self.advance();
+        if part.is_err() {
+            self.stage = Stage::Done;
         }
-        if self.left == 0 {
-            self.state = State::Done;
-            return self.end().err().map(Err);
-        }
-        self.left -= 1;
-        let cell = self.cell();
-        if cell.is_err() {
-            self.state = State::Done;
-        }
-        Some(cell)
+        part.transpose()
     }
 }
 
@@ -279,14 +396,19 @@ impl CellView<'_> {
     /// Whether it has a value at `now_s`.
     pub fn is_live_at(&self, now_s: i64) -> bool {
         match self.kind {
-            KindView::Live(_) => true,
+            KindView::Live(_) | KindView::Counter(_) => true,
             KindView::Expiring { expiry_s, .. } => now_s < expiry_s,
             KindView::Expired { .. } | KindView::Tombstone { .. } => false,
         }
     }
 
+    /// As [`Deletion::covers_cell`].
+    pub fn is_covered_by(&self, deletion: Deletion) -> bool {
+        matches!(self.kind, KindView::Counter(_)) || deletion.covers(self.timestamp)
+    }
+
     /// The cell; its value is a slice of `row`, the bytes that the view was made of.
-    pub fn to_cell(&self, row: &Bytes) -> Cell {
+    pub fn to_cell(&self, row: &Bytes) -> Result<Cell> {
         let kind = match self.kind {
             KindView::Live(value) => CellKind::Live(row.slice_ref(value)),
             KindView::Expiring { value, ttl_s, expiry_s } => {
@@ -294,7 +416,8 @@ impl CellView<'_> {
             }
             KindView::Expired { ttl_s, expiry_s } => CellKind::Expired { ttl_s, expiry_s },
             KindView::Tombstone { ldt_s } => CellKind::Tombstone { ldt_s },
+            KindView::Counter(bytes) => CellKind::Counter(shards::decode(bytes)?),
         };
-        Cell { timestamp: self.timestamp, kind }
+        Ok(Cell { timestamp: self.timestamp, kind })
     }
 }

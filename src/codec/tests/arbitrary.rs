@@ -10,8 +10,8 @@ use crate::codec::EncodedRow;
 use crate::model::reconcile::merge_rows;
 use crate::model::time::{EXPIRY_MAX_S, TTL_MAX_S};
 use crate::model::{
-    Bound, Cell, CellKind, ClusteringKey, ColumnId, Deletion, Fragment, Liveness, LivenessKind, Mutation,
-    PartitionHeader, PartitionKey, RangeDeletion, Row, TableId, Timestamp,
+    Bound, Cell, CellKind, ClusteringKey, ColumnId, Complex, Counter, Deletion, Fragment, Liveness, LivenessKind,
+    Mutation, NodeId, PartitionHeader, PartitionKey, RangeDeletion, Row, Shard, TableId, Timestamp,
 };
 
 /// Few values that collide, some at the edges, some anywhere.
@@ -41,7 +41,8 @@ pub fn deletion() -> impl Strategy<Value = Deletion> {
     (timestamp(), seconds()).prop_map(|(timestamp, ldt_s)| Deletion { timestamp, ldt_s })
 }
 
-fn cell() -> impl Strategy<Value = Cell> {
+/// What stands at a path of a complex column.
+fn element() -> impl Strategy<Value = Cell> {
     let kind = prop_oneof![
         value().prop_map(CellKind::Live),
         (value(), ttl(), seconds()).prop_map(|(value, ttl_s, expiry_s)| CellKind::Expiring { value, ttl_s, expiry_s }),
@@ -49,6 +50,42 @@ fn cell() -> impl Strategy<Value = Cell> {
         seconds().prop_map(|ldt_s| CellKind::Tombstone { ldt_s }),
     ];
     (timestamp(), kind).prop_map(|(timestamp, kind)| Cell { timestamp, kind })
+}
+
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0..3u64, any::<u64>(), Just(u64::MAX)]
+}
+
+fn counter() -> impl Strategy<Value = Counter> {
+    let node = prop_oneof![1..3u32, 1..=u32::MAX].prop_map(NodeId);
+    let value = prop_oneof![-2..3i64, any::<i64>(), Just(i64::MIN)];
+    let shard = (node, number(), number(), value).prop_map(|(node, incarnation, clock, value)| Shard {
+        node,
+        incarnation,
+        clock,
+        value,
+    });
+    vec(shard, 1..4).prop_map(|shards| Counter::of(shards).unwrap())
+}
+
+fn cell() -> impl Strategy<Value = Cell> {
+    let counter =
+        (timestamp(), counter()).prop_map(|(timestamp, counter)| Cell { timestamp, kind: CellKind::Counter(counter) });
+    prop_oneof![4 => element(), 1 => counter]
+}
+
+fn column() -> impl Strategy<Value = ColumnId> {
+    prop_oneof![6 => 0..8u32, 1 => any::<u32>(), 1 => Just(u32::MAX)].prop_map(ColumnId)
+}
+
+fn complex() -> impl Strategy<Value = Complex> {
+    let path = prop_oneof![4 => vec(0..3u8, 0..3), 1 => vec(any::<u8>(), 100..300)].prop_map(Bytes::from);
+    (option::weighted(0.4, deletion()), vec((path, element()), 0..5))
+        .prop_filter_map("it says something", |(deletion, elements)| Complex::of(deletion, elements))
+}
+
+fn complex_columns(most: usize) -> impl Strategy<Value = Vec<(ColumnId, Complex)>> {
+    btree_map(column(), complex(), 0..=most).prop_map(|columns| columns.into_iter().collect())
 }
 
 fn marker() -> impl Strategy<Value = Liveness> {
@@ -61,19 +98,20 @@ fn marker() -> impl Strategy<Value = Liveness> {
 }
 
 fn cells(least: usize) -> impl Strategy<Value = Vec<(ColumnId, Cell)>> {
-    let column = prop_oneof![6 => 0..8u32, 1 => any::<u32>(), 1 => Just(u32::MAX)].prop_map(ColumnId);
-    btree_map(column, cell(), least..6).prop_map(|cells| cells.into_iter().collect())
+    btree_map(column(), cell(), least..6).prop_map(|cells| cells.into_iter().collect())
 }
 
 pub fn row() -> impl Strategy<Value = Row> {
-    (option::of(marker()), option::of(deletion()), cells(0))
+    (option::of(marker()), option::of(deletion()), cells(0), complex_columns(2))
         // Merging a row with nothing takes away what its own deletion covers.
-        .prop_map(|(marker, deletion, cells)| merge_rows(Row { marker, deletion, cells }, Row::default()))
+        .prop_map(|(marker, deletion, cells, complex)| {
+            merge_rows(Row { marker, deletion, cells, complex }, Row::default())
+        })
         .prop_filter("the empty row has no encoding", |row| !row.is_empty())
 }
 
 pub fn static_row() -> impl Strategy<Value = Row> {
-    cells(1).prop_map(|cells| Row { cells, ..Row::default() })
+    (cells(1), complex_columns(1)).prop_map(|(cells, complex)| Row { cells, complex, ..Row::default() })
 }
 
 pub fn partition_key() -> impl Strategy<Value = PartitionKey> {

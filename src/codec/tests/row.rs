@@ -64,8 +64,11 @@ proptest! {
         prop_assert_eq!(encoded.is_visible_at(now_s).unwrap(), row.is_visible_at(now_s));
         let marker = row.marker.map(|marker| marker.timestamp);
         let deletion = row.deletion.map(|deletion| deletion.timestamp);
-        let newest = row.cells.iter().map(|(_, cell)| cell.timestamp).chain(marker).chain(deletion).max();
+        let of_columns = row.complex.iter().filter_map(|(_, complex)| complex.deletion).map(|own| own.timestamp);
+        let cells = row.all_cells().map(|(_, cell)| cell.timestamp);
+        let newest = cells.chain(of_columns).chain(marker).chain(deletion).max();
         prop_assert_eq!(Some(encoded.newest_timestamp().unwrap()), newest);
+        prop_assert_eq!(row.newest_timestamp(), newest);
     }
 
     #[test]
@@ -83,7 +86,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_a_row_or_refused(
-        flags in 0..4u8, base in any::<i64>(), rest in vec(prop_oneof![3 => 0..12u8, 1 => any::<u8>()], 0..40),
+        flags in 0..8u8, base in any::<i64>(), rest in vec(prop_oneof![3 => 0..12u8, 1 => any::<u8>()], 0..40),
     ) {
         let bytes: Vec<u8> = [flags].into_iter().chain(base.to_le_bytes()).chain(rest.iter().copied()).collect();
         for bytes in [bytes, rest] {
@@ -143,14 +146,14 @@ fn refusals_say_why() {
     let row = |flags: u8, base: [u8; 8], rest: &[u8]| [&[flags], base.as_slice(), rest].concat();
     let cases: [(Vec<u8>, &str); 18] = [
         (vec![], "1 more bytes expected, 0 left"),
-        (row(4, base5, &[0]), "unknown flags 04"),
+        (row(8, base5, &[0]), "unknown flags 08"),
         (row(0, base5, &[0]), "nothing in the row bears its largest timestamp"),
         (row(0, below, &[1, 1, 8, 0]), "a timestamp is below the smallest there is"),
         (row(0, far_below, &[2, 1, 8, 0, 1, 0, 2, 0]), "a timestamp is below the smallest there is"),
         (row(0, base5, &[1, 1, 0, 1, 0]), "nothing in the row bears its largest timestamp"),
         (row(0, base5, &[1, 1, 0, 0, 0]), "a cell at the base is not marked so"),
         (row(0, base5, &[2, 1, 8, 0, 0, 8, 0]), "column ids do not ascend"),
-        (row(0, base5, &[1, 1, 12, 0]), "unknown kind 04 of cell"),
+        (row(0, base5, &[1, 1, 13, 0]), "unknown kind 05 of cell"),
         (row(0, base5, &[9, 1, 8, 0]), "9 items announced, room for 1"),
         (row(0, base5, &[1, 1, 8, 9]), "9 more bytes expected, 0 left"),
         (row(0, base5, &[1, 1, 8, 0, 0]), "1 bytes behind the end"),
@@ -164,4 +167,36 @@ fn refusals_say_why() {
     for (bytes, reason) in cases {
         assert_eq!(refusal(&bytes), reason, "{bytes:02x?}");
     }
+}
+
+/// Bytes that are nearly a counter or a complex column.
+#[test]
+fn refusals_of_counters_and_complex_columns_say_why() {
+    let base5 = [5, 0, 0, 0, 0, 0, 0, 0];
+    let row = |flags: u8, rest: &[u8]| [&[flags], base5.as_slice(), rest].concat();
+    let cases: [(Vec<u8>, &str); 17] = [
+        (row(0, &[1, 1, 12, 0]), "a counter without shards"),
+        (row(0, &[1, 1, 12, 2, 1, 1, 1, 1]), "2 items announced, room for 1"),
+        (row(0, &[1, 1, 12, 1, 0, 1, 1, 1]), "a shard of no node"),
+        (row(0, &[1, 1, 12, 2, 1, 1, 1, 1, 1, 1, 2, 1]), "shards do not ascend"),
+        (row(0, &[1, 1, 12, 2, 1, 1, 1, 1, 1, 0, 2, 1]), "shards do not ascend"),
+        (row(2, &[1, 7, 1, 1, 12, 1, 1, 1, 1, 1]), "the row holds what its own deletion covers"),
+        (row(4, &[0, 0]), "complex columns announced, and none there"),
+        (row(4, &[1, 1, 8, 0, 0]), "complex columns announced, and none there"),
+        (row(4, &[0, 1, 1, 2, 0, 7, 0]), "unknown flags 02 of a column"),
+        (row(4, &[0, 1, 1, 0, 0, 0, 0]), "a column without deletion and elements"),
+        (row(4, &[0, 2, 1, 1, 0, 7, 0, 0, 1, 0, 7, 0]), "column ids do not ascend"),
+        (row(4, &[0, 1, 1, 0, 2, 1, 7, 8, 0, 1, 7, 8, 0]), "paths do not ascend"),
+        (row(4, &[0, 1, 1, 0, 2, 1, 7, 8, 0, 0, 8, 0]), "paths do not ascend"),
+        (row(4, &[0, 1, 1, 1, 0, 7, 1, 0, 8, 0]), "a column holds what its own deletion covers"),
+        (row(4, &[0, 1, 1, 0, 1, 0, 12, 1, 1, 1, 1, 1]), "a counter within a column of many cells"),
+        (row(6, &[0, 7, 0, 1, 1, 1, 1, 7, 0]), "the row holds what its own deletion covers"),
+        (row(4, &[0, 1, 1, 1, 1, 7, 0]), "nothing in the row bears its largest timestamp"),
+    ];
+    for (bytes, reason) in cases {
+        assert_eq!(refusal(&bytes), reason, "{bytes:02x?}");
+    }
+    // The column's deletion does not reach into the next one.
+    let two = row(4, &[0, 2, 1, 1, 0, 7, 0, 1, 0, 1, 0, 0, 1, 0]);
+    assert_eq!(again(two.clone().into()).unwrap(), two);
 }

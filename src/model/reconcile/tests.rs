@@ -6,7 +6,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::Timestamp;
+use crate::model::{ColumnId, Counter, NodeId, Shard, Timestamp};
 
 /// Instants, seconds since 1970, at which a replica may have compacted: never, between the expiries below, after all.
 const COMPACTIONS_S: [i64; 4] = [0, 105, 115, 1_000];
@@ -40,13 +40,53 @@ fn cells_22() -> Vec<Cell> {
     cells
 }
 
+fn shard(node: u32, incarnation: u64, clock: u64, value: i64) -> Shard {
+    Shard { node: NodeId(node), incarnation, clock, value }
+}
+
+fn counter(timestamp: i64, shards: &[Shard]) -> Cell {
+    cell(timestamp, CellKind::Counter(Counter::of(shards.to_vec()).unwrap()))
+}
+
+/// Counters that differ in one thing each: who added, in which run, how often, how much, and when.
+fn counters() -> Vec<Cell> {
+    let mut counters = vec![
+        counter(1, &[shard(1, 1, 1, 5)]),
+        counter(9, &[shard(1, 1, 1, 5)]),
+        counter(5, &[shard(1, 1, 1, -5)]),
+        counter(5, &[shard(1, 1, 2, 1)]),
+        counter(5, &[shard(1, 2, 1, 1)]),
+        counter(5, &[shard(2, 1, 1, i64::MAX)]),
+        counter(7, &[shard(1, 1, 3, 2), shard(2, 1, 1, i64::MIN)]),
+    ];
+    counters.push(counter(3, &[shard(1, 1, 2, 2), shard(1, 2, 1, 9), shard(2, 1, 2, 0)]));
+    counters
+}
+
+/// Counters, what deletes them, and cells that a counter column never has but may be sent.
+fn rows_about_counters() -> Vec<Row> {
+    let mut rows: Vec<Row> = counters().into_iter().map(row_of).collect();
+    rows.extend([0, 5, 9].map(|timestamp| row_of(cell(timestamp, CellKind::Tombstone { ldt_s: 100 }))));
+    rows.push(row_of(cell(2, live("a"))));
+    rows.push(row_of(cell(6, expiring("a", 10, 110))));
+    rows.extend([1, 7, 9].map(|timestamp| {
+        let deletion = Some(Deletion { timestamp: Timestamp(timestamp), ldt_s: 100 });
+        Row { deletion, ..Row::default() }
+    }));
+    rows
+}
+
+fn row_of(cell: Cell) -> Row {
+    Row { cells: vec![(ColumnId(1), cell)], ..Row::default() }
+}
+
 fn markers() -> Vec<Liveness> {
     let kinds = cells_22().into_iter().filter_map(|cell| {
         let kind = match cell.kind {
             CellKind::Live(_) => LivenessKind::Live,
             CellKind::Expiring { ttl_s, expiry_s, .. } => LivenessKind::Expiring { ttl_s, expiry_s },
             CellKind::Expired { ttl_s, expiry_s } => LivenessKind::Expired { ttl_s, expiry_s },
-            CellKind::Tombstone { .. } => return None,
+            CellKind::Tombstone { .. } | CellKind::Counter(_) => return None,
         };
         Some(Liveness { timestamp: cell.timestamp, kind })
     });
@@ -54,8 +94,7 @@ fn markers() -> Vec<Liveness> {
 }
 
 fn rows_of_one_cell() -> Vec<Row> {
-    let row = |cell| Row { cells: vec![(ColumnId(1), cell)], ..Row::default() };
-    cells_22().into_iter().map(row).collect()
+    cells_22().into_iter().map(row_of).collect()
 }
 
 fn rows_of_one_marker() -> Vec<Row> {
@@ -113,8 +152,55 @@ fn markers_merge_alike_in_any_order_and_whenever_compacted() {
 }
 
 #[test]
+fn counters_merge_alike_in_any_order_with_whatever_deletes_them() {
+    check_all_pairs_and_triples(&rows_about_counters());
+}
+
+/// A deletion between the shards of a counter and around them: had it spared those that were added to later, it would
+/// have mattered whether they were merged before or after it (docs/decisions/0012-counters.md).
+#[test]
+fn any_deletion_takes_a_counter_whole_in_any_grouping() {
+    let deletions = [1, 7, 9].map(|timestamp| Deletion { timestamp: Timestamp(timestamp), ldt_s: 100 });
+    for (a, b) in counters().into_iter().flat_map(|a| counters().into_iter().map(move |b| (a.clone(), b))) {
+        let (a, b) = (row_of(a), row_of(b));
+        for deletion in deletions {
+            assert_eq!(shadow_row(merged(&a, &b), deletion), None);
+            assert_eq!(shadow_row(a.clone(), deletion), None);
+            let deleted = Row { deletion: Some(deletion), ..Row::default() };
+            assert_eq!(merged(&merged(&a, &deleted), &b), deleted);
+            assert_eq!(merged(&merged(&a, &b), &deleted), deleted);
+        }
+    }
+}
+
+/// A node lost its disk, came back under its number and began to count from nothing. Its shard had the clock of the old
+/// one again, so replicas took one for the other, and what had been counted before was lost or counted twice.
+#[test]
+fn b029_the_shards_of_a_new_incarnation_never_collide_with_the_old() {
+    let before = counter(5, &[shard(1, 100, 7, 40), shard(2, 100, 1, 2)]);
+    let after = counter(9, &[shard(1, 200, 7, 5)]);
+    let expected = counter(9, &[shard(1, 100, 7, 40), shard(1, 200, 7, 5), shard(2, 100, 1, 2)]);
+    assert_eq!(merge_cells(before.clone(), after.clone()), expected);
+    assert_eq!(merge_cells(after.clone(), before.clone()), expected);
+    let CellKind::Counter(sum) = &expected.kind else { panic!() };
+    assert_eq!(sum.value(), 47);
+    // The same shard, seen twice and of an earlier time, is counted once.
+    let earlier = counter(5, &[shard(1, 100, 6, 39)]);
+    assert_eq!(merge_cells(merge_cells(expected.clone(), earlier), after), expected);
+}
+
+#[test]
+fn a_sum_wraps_around_in_any_order() {
+    let counter = Counter::of(vec![shard(1, 1, 1, i64::MAX), shard(2, 1, 1, 2), shard(3, 1, 1, i64::MIN)]).unwrap();
+    assert_eq!(counter.value(), 1);
+    assert_eq!(Counter::of(vec![shard(1, 1, 1, i64::MAX), shard(2, 1, 1, 1)]).unwrap().value(), i64::MIN);
+    assert_eq!(Counter::of(Vec::new()), None);
+    assert_eq!(Counter::of(vec![shard(1, 1, 3, 1), shard(1, 1, 4, -1)]), Some(Counter::new(shard(1, 1, 4, -1))));
+}
+
+#[test]
 fn the_order_is_total_over_different_cells() {
-    let cells = cells_22();
+    let cells: Vec<Cell> = cells_22().into_iter().chain(counters()).collect();
     for a in &cells {
         for b in &cells {
             assert_eq!(compare_cells(a, b), compare_cells(b, a).reverse());
@@ -141,7 +227,7 @@ pub(crate) fn any_deletion() -> impl Strategy<Value = Deletion> {
     (0..8i64, 100..103i64).prop_map(|(timestamp, ldt_s)| Deletion { timestamp: Timestamp(timestamp), ldt_s })
 }
 
-fn any_cell() -> impl Strategy<Value = Cell> {
+fn any_element() -> impl Strategy<Value = Cell> {
     let value = || prop_oneof![Just(Bytes::new()), Just(Bytes::from_static(b"a")), Just(Bytes::from_static(b"b"))];
     let life = || (1..3u32, 104..107i64);
     let kind = prop_oneof![
@@ -153,14 +239,30 @@ fn any_cell() -> impl Strategy<Value = Cell> {
     (0..8i64, kind).prop_map(|(timestamp, kind)| Cell { timestamp: Timestamp(timestamp), kind })
 }
 
+fn any_cell() -> impl Strategy<Value = Cell> {
+    prop_oneof![4 => any_element(), 1 => proptest::sample::select(counters())]
+}
+
+fn any_complex() -> impl Strategy<Value = Complex> {
+    let path = proptest::sample::select(vec![Bytes::new(), Bytes::from_static(b"p"), Bytes::from_static(b"pq")]);
+    let elements = proptest::collection::vec((path, any_element()), 0..4);
+    (proptest::option::weighted(0.4, any_deletion()), elements)
+        .prop_filter_map("it says something", |(deletion, elements)| Complex::of(deletion, elements))
+}
+
 fn any_marker() -> impl Strategy<Value = Liveness> {
     proptest::sample::select(markers())
 }
 
 /// A static row with something in it.
 pub(crate) fn any_static_row() -> impl Strategy<Value = Row> {
-    proptest::collection::btree_map((0..4u32).prop_map(ColumnId), any_cell(), 1..4)
-        .prop_map(|cells| Row { cells: cells.into_iter().collect(), ..Row::default() })
+    let cells = proptest::collection::btree_map((0..4u32).prop_map(ColumnId), any_cell(), 0..4);
+    let complex = proptest::collection::btree_map((10..12u32).prop_map(ColumnId), any_complex(), 0..3);
+    (cells, complex).prop_filter_map("it says something", |(cells, complex)| {
+        let (cells, complex) = (cells.into_iter().collect(), complex.into_iter().collect());
+        let row = Row { cells, complex, ..Row::default() };
+        (!row.is_empty()).then_some(row)
+    })
 }
 
 /// A row with something in it, without what its own deletion covers.
@@ -199,11 +301,37 @@ proptest! {
     #[test]
     fn only_what_is_strictly_later_survives_a_deletion(row in any_row(), deletion in any_deletion()) {
         let later = |timestamp: Timestamp| timestamp > deletion.timestamp;
+        let survives = |cell: &Cell| later(cell.timestamp) && !matches!(cell.kind, CellKind::Counter(_));
         let expected = Row {
             marker: row.marker.filter(|marker| later(marker.timestamp)),
             deletion: row.deletion.filter(|own| later(own.timestamp)),
-            cells: row.cells.iter().filter(|(_, cell)| later(cell.timestamp)).cloned().collect(),
+            cells: row.cells.iter().filter(|(_, cell)| survives(cell)).cloned().collect(),
+            complex: row.complex.iter().filter_map(|(id, complex)| {
+                let own = complex.deletion.filter(|own| later(own.timestamp));
+                let cells = complex.cells.iter().filter(|(_, cell)| survives(cell)).cloned();
+                Some((*id, Complex::of(own, cells)?))
+            }).collect(),
         };
         prop_assert_eq!(shadow_row(row, deletion), Some(expected).filter(|row| !row.is_empty()));
+    }
+
+    #[test]
+    fn what_a_row_lacks_completes_it_and_is_no_more_than_that(a in any_row(), b in any_row(), d in proptest::option::of(any_deletion())) {
+        let under = |row: Row| d.map_or(row.clone(), |d| shadowed(&row, d));
+        let whole = under(merged(&a, &b));
+        let missing = lacking(&whole, &a);
+        prop_assert_eq!(under(merged(&a, &missing)), whole.clone());
+        prop_assert_eq!(lacking(&whole, &whole), Row::default());
+        // Nothing is sent that is there already.
+        prop_assert_eq!(missing.all_cells().find(|part| a.all_cells().any(|own| own == *part)), None);
+    }
+
+    #[test]
+    fn a_deletion_alone_makes_no_row_visible(row in any_row(), now_s in 100..110i64) {
+        let value = |cell: &Cell| cell.value_at(now_s).is_some() || matches!(cell.kind, CellKind::Counter(_));
+        let live = row.marker.is_some_and(|marker| marker.is_live_at(now_s));
+        let cells = row.cells.iter().any(|(_, cell)| value(cell));
+        let elements = row.complex.iter().any(|(_, complex)| complex.values_at(now_s).next().is_some());
+        prop_assert_eq!(row.is_visible_at(now_s), live || cells || elements);
     }
 }

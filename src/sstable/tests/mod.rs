@@ -212,7 +212,7 @@ fn row(timestamp: i64, len: usize) -> EncodedRow {
     });
     let kind = CellKind::Live(noise.collect());
     let cells = vec![(ColumnId(3), Cell { timestamp: Timestamp(timestamp), kind })];
-    EncodedRow::encode(&Row { marker: None, deletion: None, cells })
+    EncodedRow::encode(&Row { cells, ..Row::default() })
 }
 
 fn ranges(fragments: &[Fragment<EncodedRow>]) -> Vec<RangeDeletion> {

@@ -60,7 +60,7 @@ pub fn mutation(number: u64) -> Result<Mutation> {
     let timestamp = Timestamp(FIRST_STAMP + number as i64);
     let cell = Cell { timestamp, kind: CellKind::Live(value(number)) };
     let marker = Some(Liveness { timestamp, kind: LivenessKind::Live });
-    let row = Row { marker, deletion: None, cells: vec![(VALUE, cell)] };
+    let row = Row { marker, cells: vec![(VALUE, cell)], ..Row::default() };
     let mut mutation = Mutation::new(table(), partition(number)?);
     mutation.rows.push((clustering(number)?, row));
     Ok(mutation)

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! {"file": ..., "id": ..., "table": ..., "columns": [{"id": 3, "type": "int"}, ...]}          before the others
-//! {"partition": KEY, "token": ..., "deletion": DELETION, "static": [CELL, ...]}
-//! {"row": PLACE, "marker": MARKER, "deletion": DELETION, "cells": [CELL, ...]}
+//! {"partition": KEY, "token": ..., "deletion": DELETION, "static": [CELL, ...], "complex": [COMPLEX, ...]}
+//! {"row": PLACE, "marker": MARKER, "deletion": DELETION, "cells": [CELL, ...], "complex": [COMPLEX, ...]}
 //! {"change": PLACE, "deletion": DELETION or null}        the range deletion in force from here on
 //! ```
 //!
-//! Keys, places and values are the stored bytes, in hex: a file knows types by column id, not names, and of keys not even
+//! A complex column is `{"column": ..., "deletion": DELETION, "elements": [CELL with "path", ...]}`; a counter has `shards`
+//! and their sum as `value`. Keys, places, paths and values are the stored bytes, in hex: a file knows types by column id, not names, and of keys not even
 //! these. What a fragment does not have is left out. No more than a block is held at a time.
 
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use std::path::Path;
 use serde_json::{Map, Value as Json, json};
 use trefoil::codec::EncodedRow;
 use trefoil::model::{
-    Cell, CellKind, ColumnId, Deletion, Fragment, Liveness, LivenessKind, PartitionHeader, Row, Stream, Type,
+    Cell, CellKind, ColumnId, Complex, Counter, Deletion, Fragment, Liveness, LivenessKind, PartitionHeader, Row,
+    Stream, Type,
 };
 use trefoil::sstable::Sstable;
 
@@ -72,15 +74,18 @@ fn shown(fragment: Fragment<EncodedRow>, types: &Types) -> trefoil::Result<Json>
             json.insert("token".into(), key.token().0.into());
             json.extend(deletion.map(|deletion| ("deletion".into(), deletion_json(deletion))));
             if let Some(row) = static_row {
-                json.insert("static".into(), cells_json(&row.decode()?.cells, types));
+                let Row { cells, complex, .. } = row.decode()?;
+                json.insert("static".into(), cells_json(&cells, types));
+                json.extend(complex_json(&complex, types));
             }
         }
         Fragment::Row(key, row) => {
-            let Row { marker, deletion, cells } = row.decode()?;
+            let Row { marker, deletion, cells, complex } = row.decode()?;
             json.insert("row".into(), hex(key.bytes()).into());
             json.extend(marker.map(|marker| ("marker".into(), marker_json(marker))));
             json.extend(deletion.map(|deletion| ("deletion".into(), deletion_json(deletion))));
             json.insert("cells".into(), cells_json(&cells, types));
+            json.extend(complex_json(&complex, types));
         }
         Fragment::Change(bound, deletion) => {
             json.insert("change".into(), hex(bound.bytes()).into());
@@ -108,10 +113,38 @@ fn marker_json(marker: Liveness) -> Json {
 }
 
 fn cells_json(cells: &[(ColumnId, Cell)], types: &Types) -> Json {
-    cells.iter().map(|(column, cell)| cell_json(*column, cell, types)).collect()
+    let placed = |(column, cell): &(ColumnId, Cell)| {
+        let mut json = cell_json(cell);
+        put_column(&mut json, *column, types);
+        json
+    };
+    cells.iter().map(placed).collect()
 }
 
-fn cell_json(column: ColumnId, cell: &Cell, types: &Types) -> Json {
+/// The complex columns, if there are any.
+fn complex_json(columns: &[(ColumnId, Complex)], types: &Types) -> Option<(String, Json)> {
+    let shown = |(column, complex): &(ColumnId, Complex)| {
+        let elements = complex.cells.iter().map(|(path, cell)| {
+            let mut json = cell_json(cell);
+            json["path"] = hex(path).into();
+            json
+        });
+        let mut json = json!({ "elements": elements.collect::<Vec<_>>() });
+        if let Some(deletion) = complex.deletion {
+            json["deletion"] = deletion_json(deletion);
+        }
+        put_column(&mut json, *column, types);
+        json
+    };
+    (!columns.is_empty()).then(|| ("complex".into(), columns.iter().map(shown).collect()))
+}
+
+fn put_column(json: &mut Json, column: ColumnId, types: &Types) {
+    json["column"] = column.0.into();
+    json["type"] = types.get(&column).map(|ty| ty.name()).into();
+}
+
+fn cell_json(cell: &Cell) -> Json {
     let mut json = match &cell.kind {
         CellKind::Live(value) => json!({ "kind": "live", "value": hex(value) }),
         CellKind::Expiring { value, ttl_s, expiry_s } => {
@@ -119,9 +152,56 @@ fn cell_json(column: ColumnId, cell: &Cell, types: &Types) -> Json {
         }
         CellKind::Expired { ttl_s, expiry_s } => json!({ "kind": "expired", "ttl_s": ttl_s, "expiry_s": expiry_s }),
         CellKind::Tombstone { ldt_s } => json!({ "kind": "tombstone", "ldt_s": ldt_s }),
+        CellKind::Counter(counter) => {
+            json!({ "kind": "counter", "value": counter.value(), "shards": shards_json(counter) })
+        }
     };
-    json["column"] = column.0.into();
-    json["type"] = types.get(&column).map(|ty| ty.name()).into();
     json["timestamp"] = cell.timestamp.0.into();
     json
+}
+
+fn shards_json(counter: &Counter) -> Json {
+    let shown = counter.shards().iter().map(|shard| {
+        json!({
+            "node": shard.node.0,
+            "incarnation": shard.incarnation,
+            "clock": shard.clock,
+            "value": shard.value,
+        })
+    });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use bytes::Bytes;
+    use trefoil::model::{ClusteringKey, NodeId, Shard, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn elements_and_shards_are_shown() {
+        let timestamp = Timestamp(7);
+        let counter = Counter::new(Shard { node: NodeId(2), incarnation: 5, clock: 3, value: -4 });
+        let element = (Bytes::from_static(b"k"), Cell { timestamp, kind: CellKind::Live(Bytes::from_static(b"v")) });
+        let row = Row {
+            cells: vec![(ColumnId(1), Cell { timestamp, kind: CellKind::Counter(counter) })],
+            complex: vec![(ColumnId(2), Complex::replaced(timestamp, 9, [element]).unwrap())],
+            ..Row::default()
+        };
+        let key = ClusteringKey::from_bytes(Bytes::from_static(&[0x38])).unwrap();
+        let json = shown(Fragment::Row(key, EncodedRow::encode(&row)), &Types::new()).unwrap();
+        let shards = json!([{ "node": 2, "incarnation": 5, "clock": 3, "value": -4 }]);
+        let cell = json!({
+            "kind": "counter", "value": -4, "shards": shards, "column": 1, "type": null, "timestamp": 7
+        });
+        assert_eq!(json["cells"], json!([cell]));
+        let element = json!({ "kind": "live", "value": "0x76", "path": "0x6b", "timestamp": 7 });
+        let column = json!({
+            "column": 2, "type": null, "deletion": { "timestamp": 6, "ldt_s": 9 }, "elements": [element]
+        });
+        assert_eq!(json["complex"], json!([column]));
+    }
 }
