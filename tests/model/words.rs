@@ -124,5 +124,6 @@ fn cell_seen(cell: &Cell, now_s: i64) -> Seen {
         CellKind::Expiring { ttl_s, expiry_s, .. } | CellKind::Expired { ttl_s, expiry_s } => {
             Seen::Expired(timestamp, Lifetime { ttl_s: *ttl_s, expiry_s: *expiry_s })
         }
+        CellKind::Counter(_) => unreachable!("no counters are written"),
     }
 }
