@@ -308,7 +308,7 @@ fn name_of(place: &Place) -> String {
 fn value_bytes(cell: &Cell) -> u64 {
     match &cell.kind {
         CellKind::Live(value) | CellKind::Expiring { value, .. } => value.len() as u64,
-        CellKind::Expired { .. } | CellKind::Tombstone { .. } => 0,
+        CellKind::Expired { .. } | CellKind::Tombstone { .. } | CellKind::Counter(_) => 0,
     }
 }
 
