@@ -139,7 +139,9 @@ impl Read<'_> {
             (_, None) => Vec::new(),
         };
         page.resume(after.partition.clone());
-        if slices.is_empty() { Ok(None) } else { self.partition(&after.partition, &slices, page) }
+        // Behind all rows there may be static values to tell yet, to whoever gave up the page before: see `end_partition`.
+        let is_over = slices.is_empty() && (after.row == RowPosition::End || !page.counts_static);
+        if is_over { Ok(None) } else { self.partition(&after.partition, &slices, page) }
     }
 
     fn partition(

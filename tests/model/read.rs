@@ -2,16 +2,22 @@
 //! force at every place, whatever the limits that cut the answer into pages.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use trefoil::codec::entry::{Trust, read_entry};
+use trefoil::codec::entry::{Trust, put_entry, read_entry};
 use trefoil::codec::varint::Reader;
 use trefoil::model::{
-    self, Bound, ClusteringKey, Deletion, Direction, Fragment, Page, PageEnd, ReadCommand, TableId, TokenRange,
+    self, Bound, ClusteringKey, Deletion, Direction, Fragment, Merge, Page, PageEnd, ReadCommand, Stream, TableId,
+    TokenRange,
 };
+use trefoil::snapshot::{Directory, Snapshot};
+use trefoil::sstable::{BlockCache, Sstable, file_name};
 use trefoil::store::Access;
+use trefoil::vfs::memory::MemoryVfs;
 
-use super::naive::{Death, Place, Range, RowSeen};
+use super::naive::{Death, Partition, Place, Range, RowSeen};
 use super::run::Run;
 use super::steps::{COLUMNS, PARTITIONS, Read, STATIC_COLUMNS, Target};
 use super::words;
@@ -42,7 +48,9 @@ pub fn check(run: &Run, read: &Read) {
     let targeted: Vec<u8> = run.partitions().into_iter().filter(is_told).collect();
     let mut expected_order = Vec::new();
     for number in targeted {
-        if check_partition(run, read, &slices, number, found.iter().find(|(found, _)| *found == number)) {
+        let partition = run.partition(run.tables[read.table], number);
+        let found = found.iter().find(|(found, _)| *found == number);
+        if check_partition(run, &partition, read, &slices, number, found) {
             expected_order.push(number);
         }
     }
@@ -61,9 +69,51 @@ pub fn check_everything(run: &Run, now_s: i64) {
     }
 }
 
+/// What the files of a snapshot say together.
+pub fn check_snapshot(
+    vfs: &MemoryVfs,
+    directory: &Path,
+    snapshot: &Snapshot,
+    held: &BTreeMap<(TableId, u8), Partition>,
+    run: &Run,
+    now_s: i64,
+) {
+    let directory = Directory::new(Arc::new(vfs.clone()), directory.to_owned()).of(snapshot.id);
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    for table in &snapshot.tables {
+        let files = snapshot.files.iter().filter(|meta| meta.table == table.id);
+        let streams = files.map(|meta| {
+            let file = Arc::new(Sstable::open(vfs, &directory.join(file_name(meta.id)), cache.clone()).unwrap());
+            file.read_through().unwrap()
+        });
+        let mut merged = Merge::new(streams.collect(), Direction::Forward);
+        let mut entries = Vec::new();
+        while let Some(fragment) = merged.next().unwrap() {
+            put_entry(&mut entries, &fragment);
+        }
+        let target = Target::Tokens(None, None);
+        let (is_reverse, limit_rows, limit_bytes) = (false, u32::MAX, u32::MAX);
+        let read = Read { table: 0, target, slices: None, is_reverse, now_s, limit_rows, limit_bytes };
+        let mut answer = Answer { read: &read, partitions: Vec::new(), last_row: None };
+        answer.take_page(entries.into());
+        for number in run.partitions() {
+            let nothing = Partition::default();
+            let partition = held.get(&(table.id, number)).unwrap_or(&nothing);
+            let found = answer.partitions.iter().find(|(found, _)| *found == number);
+            check_partition(run, partition, &read, &[Range::ALL], number, found);
+        }
+    }
+}
+
 /// Whether there is anything to say of the partition within the slices.
-fn check_partition(run: &Run, read: &Read, slices: &[Range], number: u8, found: Option<&(u8, Found)>) -> bool {
-    let partition = run.partition(run.tables[read.table], number);
+fn check_partition(
+    run: &Run,
+    partition: &Partition,
+    read: &Read,
+    slices: &[Range],
+    number: u8,
+    found: Option<&(u8, Found)>,
+) -> bool {
     let nothing = Found::default();
     let found = found.map_or(&nothing, |(_, found)| found);
     let about = || format!("partition {number} in {read:?}");

@@ -9,7 +9,7 @@ use trefoil::model::{
     ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, MutationName, NodeId, Stamp, TableId, Type,
     VnodeBits,
 };
-use trefoil::store::{Stopped, Store, StoreOptions, TableSpec};
+use trefoil::store::{SnapshotScope, Stopped, Store, StoreOptions, TableSpec};
 use trefoil::vfs::faulty::FaultyVfs;
 use trefoil::vfs::memory::MemoryVfs;
 use trefoil::{Class, Error, Result};
@@ -61,6 +61,8 @@ pub struct Run {
     sent: Vec<Sent>,
     /// What readers must see.
     visible: BTreeMap<(TableId, u8), Partition>,
+    /// What snapshots must hold, by their names.
+    snapshots: BTreeMap<String, BTreeMap<(TableId, u8), Partition>>,
     /// Whether calls may fail: the disk is full, or the power about to go.
     may_fail: bool,
 }
@@ -80,6 +82,7 @@ impl Run {
             sequence: 0,
             sent: Vec::new(),
             visible: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
             may_fail: false,
         };
         run.start();
@@ -111,6 +114,7 @@ impl Run {
                 self.lose_power(*seed, *interrupted);
             }
             Step::Drop(table) => self.replace_table(*table),
+            Step::Snapshot => self.snapshot(),
             Step::FillDisk => {
                 self.may_fail = true;
                 self.disk.fill();
@@ -127,6 +131,12 @@ impl Run {
         read::check_everything(self, now_s);
         self.reopen(Ending::Killed);
         read::check_everything(self, now_s);
+        for (name, held) in &self.snapshots {
+            let list = self.store().snapshots();
+            let snapshot =
+                list.whole.values().find(|snapshot| snapshot.name == *name).expect("a snapshot that was made");
+            read::check_snapshot(&self.memory, &Path::new(DIRECTORY).join("snapshots"), snapshot, held, self, now_s);
+        }
     }
 
     /// Nothing fails without a reason; and then it says that it did not do it.
@@ -217,6 +227,24 @@ impl Run {
         self.tables[table] = TableId(Uuid::from_u128(self.tables_made));
         self.store().set_tables(&self.specs()).unwrap();
         self.store().let_go(1).unwrap();
+    }
+
+    /// The oldest makes room, so that there are two at most.
+    fn snapshot(&mut self) {
+        self.make_room();
+        if self.snapshots.len() == 2
+            && let Some((oldest, _)) = self.snapshots.pop_first()
+        {
+            self.store().remove_snapshot(&oldest).unwrap();
+        }
+        let name = format!("at {:06}", self.sequence);
+        if self.snapshots.contains_key(&name) {
+            return;
+        }
+        self.store().create_snapshot(&name, SnapshotScope::All, 1).unwrap();
+        let appended = self.sent.iter_mut().filter(|sent| sent.fate == Fate::Appended);
+        appended.for_each(|sent| sent.fate = Fate::Acknowledged);
+        self.snapshots.insert(name, self.visible.clone());
     }
 
     fn specs(&self) -> [TableSpec; 2] {

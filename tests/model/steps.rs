@@ -35,6 +35,8 @@ pub enum Step {
     },
     /// A table goes, and another takes its place.
     Drop(usize),
+    /// What is there now is kept by itself, and looked at in the end.
+    Snapshot,
     FillDisk,
     MakeRoom,
     /// What one replica answers.
@@ -144,8 +146,14 @@ pub fn history(seed: u64) -> History {
     let is_wide = random.one_in(WIDE_ONE_IN);
     let (width, (least, most)) = if is_wide { (WIDE, WIDE_STEPS) } else { (NARROW, STEPS) };
     let steps = random.between(least, most);
-    let mut source =
-        Source { width, random, now_us: 1_700_000_000 * SECOND_US, recent: Vec::new(), expiries: Vec::new() };
+    let mut source = Source {
+        width,
+        random,
+        now_us: 1_700_000_000 * SECOND_US,
+        recent: Vec::new(),
+        expiries: Vec::new(),
+        rivals: Vec::new(),
+    };
     let steps = (0..steps).map(|_| source.step()).collect();
     History { width, steps }
 }
@@ -159,6 +167,8 @@ struct Source {
     recent: Vec<i64>,
     /// Seconds at which something expires that was written lately.
     expiries: Vec<i64>,
+    /// Partition and part of late writes, to be met again at the same timestamp.
+    rivals: Vec<(u8, Part)>,
 }
 
 impl Source {
@@ -212,7 +222,8 @@ impl Source {
     fn restart(&mut self) -> Step {
         match self.random.below(12) {
             0 => Step::Drop(self.table()),
-            1..6 => Step::Reopen(Ending::Closed),
+            1 | 2 => Step::Snapshot,
+            3..7 => Step::Reopen(Ending::Closed),
             _ => Step::Reopen(Ending::Killed),
         }
     }
@@ -239,14 +250,90 @@ impl Source {
     fn write(&mut self) -> Step {
         let writes = if self.random.one_in(8) { 2 + self.random.below(3) } else { 1 };
         let mode = *self.random.pick(&[Mode::Commit, Mode::Commit, Mode::Commit, Mode::Periodic, Mode::Lazy]);
+        if self.width.numbers > NARROW.numbers && self.random.one_in(20) {
+            return self.fill();
+        }
         let one = |source: &mut Source| {
             source.now_us += 1;
+            let table = source.table();
+            if source.random.one_in(6)
+                && let Some((partition, parts)) = source.rival()
+            {
+                return (table, Write { partition, stamp: source.now_us, parts });
+            }
             let partition = source.random.below(PARTITIONS.into()) as u8;
             let operations = if source.random.one_in(5) { 2 + source.random.below(source.width.operations) } else { 1 };
-            let parts = (0..operations).flat_map(|_| source.operation()).collect();
-            (source.table(), Write { partition, stamp: source.now_us, parts })
+            let parts: Vec<Part> = (0..operations).flat_map(|_| source.operation()).collect();
+            source.remember(partition, &parts);
+            (table, Write { partition, stamp: source.now_us, parts })
         };
         Step::Write((0..writes).map(|_| one(self)).collect(), mode)
+    }
+
+    /// Rows in one partition, one write each: enough that a memtable keeps them otherwise, and a file in several blocks.
+    fn fill(&mut self) -> Step {
+        let (table, partition) = (self.table(), self.random.below(PARTITIONS.into()) as u8);
+        let mut writes = Vec::new();
+        for _ in 0..60 {
+            self.now_us += 1;
+            let timestamp = self.now_us;
+            writes.push((table, Write { partition, stamp: timestamp, parts: self.cells(timestamp, true) }));
+        }
+        Step::Write(writes, Mode::Commit)
+    }
+
+    fn remember(&mut self, partition: u8, parts: &[Part]) {
+        if let Some(part) = parts.last() {
+            self.rivals.push((partition, part.clone()));
+            if self.rivals.len() > 5 {
+                self.rivals.remove(0);
+            }
+        }
+    }
+
+    /// Something that was written before, at the same timestamp once more, and otherwise a little different: who wins is up
+    /// to the last of the rules.
+    fn rival(&mut self) -> Option<(u8, Vec<Part>)> {
+        if self.rivals.is_empty() {
+            return None;
+        }
+        let (partition, part) = self.random.pick(&self.rivals).clone();
+        let (now_s, now_us) = (self.now_s(), self.now_us);
+        let later = |death: Death| Death { ldt_s: now_s, ..death };
+        let timestamp_of = |part: &Part| match part {
+            Part::Cell(_, _, timestamp, _) | Part::Marker(_, timestamp, _) => *timestamp,
+            Part::DeleteRow(_, death) | Part::DeleteRange(_, death) | Part::DeletePartition(death) => death.timestamp,
+        };
+        if timestamp_of(&part) < now_us - LATENESS_S * SECOND_US {
+            return None;
+        }
+        let part = match part {
+            Part::Cell(at, column, timestamp, Content::Value(_, Some(lifetime))) => {
+                let lifetime = self.rival_lifetime(lifetime);
+                Part::Cell(at, column, timestamp, self.content(lifetime))
+            }
+            Part::Cell(at, column, timestamp, _) => {
+                let lifetime = self.lifetime();
+                Part::Cell(at, column, timestamp, self.content(lifetime))
+            }
+            Part::Marker(place, timestamp, Some(lifetime)) => {
+                Part::Marker(place, timestamp, self.rival_lifetime(lifetime))
+            }
+            Part::Marker(place, timestamp, None) => Part::Marker(place, timestamp, self.lifetime()),
+            Part::DeleteRow(place, death) => Part::DeleteRow(place, later(death)),
+            Part::DeleteRange(range, death) => Part::DeleteRange(range, later(death)),
+            Part::DeletePartition(death) => Part::DeletePartition(later(death)),
+        };
+        Some((partition, vec![part]))
+    }
+
+    /// The same end by a time to live that began now, if it is still to come.
+    fn rival_lifetime(&mut self, Lifetime { expiry_s, .. }: Lifetime) -> Option<Lifetime> {
+        let left_s = expiry_s - self.now_s();
+        if left_s > 0 && !self.random.one_in(4) {
+            return Some(Lifetime { ttl_s: left_s as u32, expiry_s });
+        }
+        self.lifetime()
     }
 
     fn operation(&mut self) -> Vec<Part> {
@@ -399,7 +486,17 @@ impl Source {
         }
     }
 
+    /// Now and then of someone who takes large pages and gives each up after the first small answer.
     fn select(&mut self) -> Select {
+        let select = self.any_select();
+        if !self.random.one_in(8) {
+            return select;
+        }
+        let answer_bytes = Some(1 + self.random.below(150) as u32);
+        Select { page_rows: 5_000, page_bytes: None, answer_bytes, commands: Some(1), ..select }
+    }
+
+    fn any_select(&mut self) -> Select {
         Select {
             table: self.table(),
             targets: (0..1 + self.random.below(2)).map(|_| (self.target(), self.slices())).collect(),

@@ -5,8 +5,8 @@ use super::{Node, joined, read_partition, scan, shape};
 use crate::Error;
 use crate::model::naive::{delete_rows, deletion, partition_key, row_key, rows, rows_between, static_value, value};
 use crate::model::{
-    Cell, CellKind, ColumnId, Direction, Fragment, Mutation, PageEnd, PagePosition, ReadCommand, Row, RowPosition,
-    Slice, Timestamp,
+    Cell, CellKind, ColumnId, Direction, Fragment, Mutation, PageEnd, PagePosition, RangeDeletion, ReadCommand, Row,
+    RowPosition, Slice, Timestamp,
 };
 use crate::store::Access;
 
@@ -95,17 +95,23 @@ fn b050_what_is_deleted_or_expired_counts_for_nothing() {
     });
 }
 
-/// A page that ends among rows that are not visible may be given up before its partition is shown. The next one goes on
-/// behind the last of them, and is the only one to tell that there are static values.
+/// A page that ends among rows that are not visible, or among deletions, may be given up before its partition is shown. The
+/// last one is then the only one to tell that there are static values.
 #[test]
-fn static_values_are_told_again_behind_rows_that_nobody_sees() {
+fn static_values_are_told_again_behind_what_nobody_sees() {
     let gone = Row { deletion: Some(deletion(2)), ..Row::default() };
     in_every_form(&[with_static(1, [(1, gone.clone()), (2, gone)])], |node| {
         for target in [read_partition(1, Vec::new(), Direction::Forward).target, scan().target] {
-            let command = ReadCommand { target, limit_bytes: 1, ..scan() };
-            let pages: Vec<_> = node.pages(command).iter().map(|page| shape(page)).collect();
+            let pages: Vec<_> = node.pages(ReadCommand { target, limit_bytes: 1, ..scan() });
+            let pages: Vec<_> = pages.iter().map(|page| shape(page)).collect();
             assert_eq!(pages[..3], ["p1* -1", "p1* -2", "p1*"], "{pages:?}");
         }
+    });
+    let to_the_end = RangeDeletion { start: row_key(1).before(), end: Slice::all().end, deletion: deletion(2) };
+    let deleted = Mutation { ranges: vec![to_the_end], ..with_static(1, []) };
+    in_every_form(&[deleted], |node| {
+        let pages: Vec<_> = node.pages(ReadCommand { limit_bytes: 1, ..scan() });
+        assert_eq!(pages.iter().map(|page| shape(page)).collect::<Vec<_>>(), ["p1* @2 /", "p1*", ""]);
     });
 }
 
