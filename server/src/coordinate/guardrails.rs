@@ -152,11 +152,11 @@ impl Guardrails {
 
     fn check_row(&self, row: &Row, table: &Table, told: &mut Told) -> Result<(), v1::InvalidDetail> {
         let mut row_bytes = 0;
-        for (column, cell) in &row.cells {
+        for (place, cell) in row.all_cells() {
             let bytes = value_bytes(cell);
-            row_bytes += bytes;
+            row_bytes += bytes + place.path.map_or(0, |path| path.len() as u64);
             if bytes > self.value_bytes_warn.min(self.value_bytes_max) {
-                self.check_value(*column, bytes, table, told)?;
+                self.check_value(place.column, bytes, table, told)?;
             }
         }
         if row_bytes > self.row_bytes_max {
