@@ -1,13 +1,14 @@
 //! Tables as this client has seen them: what turns names and values into keys and cells.
 //!
 //! Every request names the id and version it was built by, so that a table that was changed or made anew is noticed by
-//! the cluster; the table is then fetched again and the request built anew, once.
+//! the cluster; the table is then fetched again and the request built anew.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
+use tokio::time::{Instant, sleep};
 use tonic::Code;
 use trefoil::model::{Column, Table};
 use trefoil_proto::MESSAGE_BYTES_MAX;
@@ -17,6 +18,7 @@ use trefoil_proto::v1::{self, DescribeRequest, InvalidDetail, Outcome, TableRef}
 
 use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::retry::backoff;
 use crate::row::Heading;
 
 /// A table as the client has seen it last.
@@ -50,6 +52,10 @@ impl TableView {
         })
     }
 
+    fn name(&self) -> String {
+        format!("{}.{}", self.keyspace, self.table.name)
+    }
+
     /// The same error, about this table.
     pub(crate) fn place(&self, invalid: InvalidDetail) -> Error {
         Error::Invalid(invalid.table(&self.keyspace, &self.table.name))
@@ -62,7 +68,52 @@ pub(crate) struct SchemaCache {
     tables: RwLock<HashMap<String, Arc<TableView>>>,
 }
 
+/// How often a table is looked at anew for one request.
+const RENEWALS_MAX: u32 = 10;
+
+/// The table of one request, as the client sees it from attempt to attempt.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    pub(crate) view: Arc<TableView>,
+    renewals: u32,
+    /// Whether an attempt may have had an effect.
+    doubtful: bool,
+}
+
+impl Sight {
+    /// Fetches the table anew if that may heal the error, else gives the error back.
+    ///
+    /// While a change of the schema spreads, the node that was asked for the table may be ahead of the one that takes the
+    /// request, or behind it: then the same is tried again a little later.
+    pub(crate) async fn renew(&mut self, client: &Client, error: Error, deadline: Instant) -> Result<()> {
+        self.doubtful |= error.is_schema_out_of_date() && error.outcome() == Outcome::Unknown;
+        // What does not fit the table as it was seen may fit it as it is.
+        let is_local = matches!(error, Error::Invalid(_));
+        if !(is_local || error.is_schema_out_of_date()) || self.renewals >= RENEWALS_MAX || Instant::now() >= deadline {
+            return Err(self.doubt(error));
+        }
+        self.renewals += 1;
+        let fetched = client.refresh_table(&self.view.name()).await.map_err(|error| self.doubt(error))?;
+        if fetched.reference == self.view.reference {
+            if is_local {
+                return Err(self.doubt(error));
+            }
+            sleep(backoff(self.renewals, 1.0)).await;
+        }
+        self.view = fetched;
+        Ok(())
+    }
+
+    fn doubt(&self, error: Error) -> Error {
+        if self.doubtful { error.doubtful() } else { error }
+    }
+}
+
 impl Client {
+    pub(crate) async fn sight(&self, name: &str) -> Result<Sight> {
+        Ok(Sight { view: self.table(name).await?, renewals: 0, doubtful: false })
+    }
+
     /// The table called `keyspace.table`, as seen last; fetched if it has not been seen yet.
     pub async fn table(&self, name: &str) -> Result<Arc<TableView>> {
         if let Some(table) = self.shared.schema.tables.read().get(name) {

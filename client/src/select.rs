@@ -183,7 +183,7 @@ impl Select {
     /// The first row, if there is one.
     pub async fn one(self) -> Result<Option<Row>> {
         let select = self.limit(1);
-        let (prepared, mut page) = select.first_page().await?;
+        let (mut prepared, mut page) = select.first_page().await?;
         loop {
             if let Some(row) = page.rows.pop() {
                 return Row::new(&prepared.heading, row).map(Some);
@@ -191,7 +191,7 @@ impl Select {
             if page.paging_state.is_empty() {
                 return Ok(None);
             }
-            page = select.page(&prepared, page.paging_state).await?;
+            (prepared, page) = select.next_page(prepared, page.paging_state).await?;
         }
     }
 
@@ -217,17 +217,42 @@ impl Select {
     }
 
     async fn first_page(&self) -> Result<(Prepared, ReadPage)> {
-        let view = self.client.table(&self.table).await?;
-        let prepared = self.prepare(&view)?;
-        match self.page(&prepared, Bytes::new()).await {
-            Err(error) if error.is_schema_out_of_date() => {
-                let view = self.client.refresh_table(&self.table).await?;
-                let prepared = self.prepare(&view)?;
-                let page = self.page(&prepared, Bytes::new()).await?;
-                Ok((prepared, page))
+        let deadline = self.client.shared.deadline(&self.options);
+        let mut sight = self.client.sight(&self.table).await?;
+        loop {
+            match self.try_page(&sight.view, Bytes::new()).await {
+                Err(error) => sight.renew(&self.client, error, deadline).await?,
+                result => return result,
             }
-            result => Ok((prepared, result?)),
         }
+    }
+
+    /// The page behind `paging_state`, by the table as it is now: a table may be altered while it is read. One that was
+    /// emptied or made anew is another table, and no page of it continues the read.
+    async fn next_page(&self, prepared: Prepared, paging_state: Bytes) -> Result<(Prepared, ReadPage)> {
+        let error = match self.page(&prepared, paging_state.clone()).await {
+            Err(error) if error.is_schema_out_of_date() => error,
+            result => return result.map(|page| (prepared, page)),
+        };
+        let deadline = self.client.shared.deadline(&self.options);
+        let mut sight = self.client.sight(&self.table).await?;
+        let mut last = error;
+        loop {
+            sight.renew(&self.client, last.clone(), deadline).await?;
+            if prepared.table_id() != sight.view.reference.id {
+                return Err(last);
+            }
+            match self.try_page(&sight.view, paging_state.clone()).await {
+                Err(error) => last = error,
+                result => return result,
+            }
+        }
+    }
+
+    async fn try_page(&self, view: &TableView, paging_state: Bytes) -> Result<(Prepared, ReadPage)> {
+        let prepared = self.prepare(view)?;
+        let page = self.page(&prepared, paging_state).await?;
+        Ok((prepared, page))
     }
 
     async fn page(&self, prepared: &Prepared, paging_state: Bytes) -> Result<ReadPage> {
@@ -303,6 +328,12 @@ struct Prepared {
     request: ReadRequest,
 }
 
+impl Prepared {
+    fn table_id(&self) -> &[u8] {
+        self.request.table.as_ref().map_or(&[], |table| &table.id)
+    }
+}
+
 /// How far a read has come. The next page's position is that of the page before, never anything else (B065).
 enum Paging {
     Begin(Box<Select>),
@@ -320,7 +351,7 @@ impl Paging {
             }
             Paging::Next(state) => {
                 let (select, prepared, paging_state) = *state;
-                let page = select.page(&prepared, paging_state).await?;
+                let (prepared, page) = select.next_page(prepared, paging_state).await?;
                 (select, prepared, page)
             }
         };

@@ -174,13 +174,13 @@ impl Write {
     pub async fn send(self) -> Result<WriteResult> {
         // Fixed once, so that every attempt is the same write.
         let timestamp_us = self.timestamp_us.unwrap_or_else(|| self.client.shared.next_timestamp());
-        let view = self.client.table(&self.table).await?;
-        match self.send_to(&view, timestamp_us).await {
-            Err(error) if error.is_schema_out_of_date() => {
-                let view = self.client.refresh_table(&self.table).await?;
-                self.send_to(&view, timestamp_us).await
+        let deadline = self.client.shared.deadline(&self.options);
+        let mut sight = self.client.sight(&self.table).await?;
+        loop {
+            match self.send_to(&sight.view, timestamp_us).await {
+                Err(error) => sight.renew(&self.client, error, deadline).await?,
+                result => return result,
             }
-            result => result,
         }
     }
 

@@ -3,12 +3,12 @@
 //! ```text
 //!   listeners ─► lanes with the peer port open for single questions ─► who am I (birth, metadata log)
 //!     ─► store (replays its log) ─► clock and names ─► replica threads ─► lanes coordinate, links go out
-//!     ─► client port ─► serving
+//!     ─► metadata caught up ─► client port ─► serving
 //! ```
 //!
 //! **Invariants:** no mutation is named before the start stamp of this run is below a ceiling on disk · the client port
-//! opens last, and only with a store that has been recovered whole (B122) · the store knows a table before a request can
-//! name it.
+//! opens last, and only with a store that has been recovered whole (B122) and the latest
+//! metadata that can be had · the store knows a table before a request can name it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -200,6 +200,7 @@ impl Node {
         let _ = door.control.set(control.clone());
         let mut node = Node { shared, log, lanes, runtimes, stop_clients, stop_peers, tasks };
         node.keep_up(ceiling);
+        node.catch_up().await;
         node.serve_clients(open(client_port, "node.client_address", &settings.client_address)?, &control);
         Ok(node)
     }
@@ -328,6 +329,7 @@ pub(crate) fn table_specs(state: &ClusterState) -> Vec<TableSpec> {
             lateness_s: table.options.lateness_s,
             compaction: table.options.compaction.clone(),
             columns: table.columns.iter().map(|column| (column.id, column.ty)).collect(),
+            live: state.live_columns(table.id),
             label: TableLabel {
                 keyspace: state.keyspace(table.keyspace).map(|keyspace| keyspace.name.clone()).unwrap_or_default(),
                 table: table.name.clone(),
@@ -588,5 +590,6 @@ impl PeerRpc for AddressBook {
     }
 }
 
+mod catch_up;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use super::entry::{self, HAS_DELETION, HAS_STATIC_ROW, Trust};
 use super::row::{self, EncodedRow};
 use super::varint::{Cursor, Reader, put_bytes, put_prefixed, put_varint};
 use crate::Result;
-use crate::model::{ClusteringKey, Deletion, Mutation, PartitionKey, RangeDeletion, TableId, Token};
+use crate::model::{ClusteringKey, ColumnId, Deletion, Mutation, PartitionKey, RangeDeletion, TableId, Token};
 
 /// Bytes of a table id, the first thing in a mutation.
 const TABLE_BYTES: usize = 16;
@@ -40,6 +40,17 @@ pub struct MutationParts {
     pub rows: Vec<(ClusteringKey, EncodedRow)>,
     /// Range deletions.
     pub ranges: Vec<RangeDeletion>,
+}
+
+impl MutationParts {
+    /// The greatest column that the mutation says anything of.
+    pub fn last_column(&self) -> Result<Option<ColumnId>> {
+        let mut last = None;
+        for row in self.static_row.iter().chain(self.rows.iter().map(|(_, row)| row)) {
+            last = last.max(row.last_column()?);
+        }
+        Ok(last)
+    }
 }
 
 /// Appends the encoding of `mutation`.

@@ -28,11 +28,13 @@ pub mod view;
 
 use bytes::Bytes;
 
-use self::view::{Part, RowView};
+use self::view::{CellView, Part, RowView};
 use super::varint::{put_bytes, put_varint};
 use crate::Result;
 use crate::model::reconcile::{merge_rows, shadow_row};
-use crate::model::{Cell, CellKind, ColumnId, Complex, Deletion, Liveness, LivenessKind, Reconcile, Row, Timestamp};
+use crate::model::{
+    Cell, CellKind, ColumnId, Complex, Deletion, LiveColumns, Liveness, LivenessKind, Reconcile, Row, Timestamp,
+};
 
 const HAS_MARKER: u8 = 0x01;
 const HAS_DELETION: u8 = 0x02;
@@ -117,6 +119,31 @@ impl EncodedRow {
             }
         }
         Ok(false)
+    }
+
+    /// What is left of the row without what was written to dropped columns; `None` when nothing is.
+    ///
+    /// A replica answers and compacts rows in this form, so that what was written to a column that is gone neither makes a
+    /// row visible nor makes replicas differ, whichever of them still has it on its disk.
+    pub fn without_dropped(self, live: &LiveColumns) -> Result<Option<EncodedRow>> {
+        let mut row = self.decode()?;
+        Ok(match row.retain_columns(live) {
+            false => Some(self),
+            true if row.is_empty() => None,
+            true => Some(EncodedRow::encode(&row)),
+        })
+    }
+
+    /// The greatest column that the row says anything of.
+    pub fn last_column(&self) -> Result<Option<ColumnId>> {
+        let mut last = None;
+        for part in self.view()?.parts {
+            match part? {
+                Part::Cell(CellView { column, .. }) | Part::Complex { column, .. } => last = last.max(Some(column)),
+                Part::Element(..) => {}
+            }
+        }
+        Ok(last)
     }
 
     /// The largest timestamp in the row, its deletion's included.

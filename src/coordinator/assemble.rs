@@ -9,7 +9,9 @@ use super::paging::Resume;
 use super::read::ReadAnswer;
 use crate::Result;
 use crate::codec::EncodedRow;
-use crate::model::{ClusteringKey, Fragment, PageEnd, PagePosition, PartitionHeader, PartitionKey, Row, RowPosition};
+use crate::model::{
+    ClusteringKey, Fragment, LiveColumns, PageEnd, PagePosition, PartitionHeader, PartitionKey, Row, RowPosition,
+};
 
 /// A row as a client sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +87,7 @@ pub enum Next {
 pub struct Assembler {
     limits: PageLimits,
     now_s: i64,
+    live: LiveColumns,
     extent: Extent,
     rows: Vec<ResultRow>,
     bytes: u64,
@@ -108,11 +111,13 @@ struct Current {
 }
 
 impl Assembler {
-    /// Begins a page, at `resume` if the page before ended within the first target.
-    pub fn new(limits: PageLimits, now_s: i64, resume: Option<&Resume>) -> Assembler {
+    /// Begins a page, at `resume` if the page before ended within the first target. Cells of other columns than `live` do
+    /// not count: a replica may not have heard yet that a column was dropped, or have heard before of one that was added.
+    pub fn new(limits: PageLimits, now_s: i64, live: LiveColumns, resume: Option<&Resume>) -> Assembler {
         Assembler {
             limits,
             now_s,
+            live,
             extent: Extent::Slices,
             rows: Vec::new(),
             bytes: 0,
@@ -189,7 +194,7 @@ impl Assembler {
         let PartitionHeader { key, deletion, static_row } = header;
         let static_bytes = static_row.as_ref().map_or(0, |row| row.bytes().len() as u64);
         let static_row = match static_row {
-            Some(row) => Some(Arc::new(row.decode()?)),
+            Some(row) => self.decode(&row)?.map(Arc::new),
             None => None,
         };
         if !self.is_same_partition(&key) {
@@ -211,12 +216,13 @@ impl Assembler {
             self.tombstones += row.decode()?.tombstones_at(self.now_s);
             return Ok(None);
         }
+        let row_bytes = row.bytes().len() as u64;
+        let Some(row) = self.decode(row)?.filter(|row| row.is_visible_at(self.now_s)) else { return Ok(None) };
         let Some(current) = self.partition.as_mut() else { return Ok(None) };
         if self.limits.rows_per_partition.is_some_and(|limit| current.rows >= limit) {
             return Ok(None);
         }
         current.rows += 1;
-        let row_bytes = row.bytes().len() as u64;
         self.bytes += row_bytes + key.bytes().len() as u64 + current.key.bytes().len() as u64 + current.static_bytes;
         let least = self.large_row.as_ref().map_or(self.guards.row_bytes_warn, |large| large.bytes);
         if row_bytes > least {
@@ -226,7 +232,7 @@ impl Assembler {
             partition: current.key.clone(),
             clustering: Some(key.clone()),
             static_row: current.static_row.clone(),
-            row: row.decode()?,
+            row,
         };
         let (partition, shown) = (current.key.clone(), current.rows);
         self.tombstones += result.row.tombstones_at(self.now_s);
@@ -235,6 +241,13 @@ impl Assembler {
             position: PagePosition { partition, row: RowPosition::After(key) },
             rows_in_partition: shown,
         }))
+    }
+
+    /// The row without cells of columns that the table does not have; `None` if nothing is left.
+    fn decode(&self, row: &EncodedRow) -> Result<Option<Row>> {
+        let mut row = row.decode()?;
+        row.retain_columns(&self.live);
+        Ok((!row.is_empty()).then_some(row))
     }
 
     /// The partition has no more rows: shows its static row if nothing else was. `Some` if the page is full behind it.

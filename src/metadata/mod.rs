@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::model::{ColumnId, Keyspace, KeyspaceId, NodeId, Table, TableId};
+use crate::model::{ColumnId, Keyspace, KeyspaceId, LiveColumns, NodeId, Table, TableId};
 use crate::ring::Ring;
 use crate::{Error, Result};
 
@@ -148,6 +148,13 @@ impl ClusterState {
     /// what arrives for them has no effect, whereas a column from this number on is one that this node has yet to hear of.
     pub fn next_column(&self, id: TableId) -> Option<ColumnId> {
         self.tables.get(&id).map(|known| ColumnId(known.next_column))
+    }
+
+    /// The columns of a table whose cells count; `None` if that is all there ever were.
+    pub fn live_columns(&self, id: TableId) -> Option<LiveColumns> {
+        let KnownTable { table, next_column } = self.tables.get(&id)?;
+        let none_dropped = table.columns.len() as u64 + 1 == u64::from(*next_column);
+        (!none_dropped).then(|| LiveColumns::of(table))
     }
 
     /// Whether a table of this id once was and is no more: what arrives for it is received without effect, whereas an

@@ -63,3 +63,10 @@ pub struct PartitionHeader<R> {
     /// The static row, if it holds anything.
     pub static_row: Option<R>,
 }
+
+impl<R> PartitionHeader<R> {
+    /// Whether it says more than which partition begins.
+    pub fn says_something(&self) -> bool {
+        self.deletion.is_some() || self.static_row.is_some()
+    }
+}

@@ -56,7 +56,9 @@ pub use name::{Identity, MutationName, NodeId};
 pub use query::{Page, PageEnd, PagePosition, ReadCommand, RowPosition, ScanRange, Target};
 pub use ranges::Ranges;
 pub use row::{Place, Row};
-pub use schema::{Column, ColumnId, ColumnKind, Durability, Keyspace, KeyspaceId, Order, Table, TableId, TableOptions};
+pub use schema::{
+    Column, ColumnId, ColumnKind, Durability, Keyspace, KeyspaceId, LiveColumns, Order, Table, TableId, TableOptions,
+};
 pub use time::{Instant, Stamp, Timestamp};
 pub use token::{Token, TokenRange, Vnode, VnodeBits};
 pub use types::Type;

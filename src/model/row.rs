@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::cell::{Cell, Deletion, Liveness};
 use super::complex::Complex;
-use super::schema::ColumnId;
+use super::schema::{ColumnId, LiveColumns};
 use super::time::Timestamp;
 
 /// Everything that is known of one row, or of the static row of a partition.
@@ -82,6 +82,14 @@ impl Row {
         let marker = u64::from(self.marker.is_some_and(|marker| !marker.is_live_at(now_s)));
         let cells = self.cells.iter().filter(|(_, cell)| cell.value_at(now_s).is_none());
         deletion + marker + cells.count() as u64
+    }
+
+    /// Takes out everything, deletions too, that was written to columns not in `live`; whether there was anything.
+    pub fn retain_columns(&mut self, live: &LiveColumns) -> bool {
+        let before = self.cells.len() + self.complex.len();
+        self.cells.retain(|(id, _)| live.contains(*id));
+        self.complex.retain(|(id, _)| live.contains(*id));
+        self.cells.len() + self.complex.len() < before
     }
 
     /// The cell of `column`, if the row holds one.

@@ -26,6 +26,35 @@ impl fmt::Display for TableId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ColumnId(pub u32);
 
+/// The columns that a table has, to tell what was written to them from what was written to dropped ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveColumns {
+    /// Ascending.
+    ids: Vec<ColumnId>,
+}
+
+impl LiveColumns {
+    /// Those of `table`.
+    pub fn of(table: &Table) -> LiveColumns {
+        table.columns.iter().map(|column| column.id).collect()
+    }
+
+    /// Whether the table has this column.
+    pub fn contains(&self, id: ColumnId) -> bool {
+        // Ids begin at 1 and have no gap unless a column was dropped.
+        let place = (id.0 as usize).checked_sub(1);
+        place.and_then(|place| self.ids.get(place)) == Some(&id) || self.ids.binary_search(&id).is_ok()
+    }
+}
+
+impl FromIterator<ColumnId> for LiveColumns {
+    fn from_iter<I: IntoIterator<Item = ColumnId>>(ids: I) -> LiveColumns {
+        let mut ids: Vec<ColumnId> = ids.into_iter().collect();
+        ids.sort_unstable();
+        LiveColumns { ids }
+    }
+}
+
 /// A set of tables that are replicated alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keyspace {

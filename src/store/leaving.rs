@@ -144,7 +144,7 @@ pub(super) fn dropped(state: &State, given: &[TableSpec]) -> Vec<TableSpec> {
     let spec = |TableInfo { id, keyspace, label, columns }| {
         // It takes no more writes, and is not compacted.
         let (durability, lateness_s, compaction) = (Durability::default(), 0, CompactionOptions::default());
-        TableSpec { id, keyspace, durability, lateness_s, compaction, columns, label }
+        TableSpec { id, keyspace, durability, lateness_s, compaction, columns, live: None, label }
     };
     tables.into_iter().map(|id| spec(info(id))).collect()
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::commitlog::CommitLog;
-use crate::model::{ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, TableId, Type};
+use crate::model::{ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, LiveColumns, TableId, Type};
 use crate::snapshot::TableLabel;
 pub use crate::sstable::Access;
 use crate::sstable::{BlockCache, PartitionWatch};
@@ -86,6 +86,9 @@ pub struct TableSpec {
     pub compaction: CompactionOptions,
     /// Column ids and type codes, written into each SSTable so that it can be read by itself.
     pub columns: Vec<(ColumnId, Type)>,
+    /// The columns whose cells count; `None`: all, since no column of the table was ever dropped. Whoever rewrites data
+    /// leaves the others out ([`crate::codec::EncodedRow::without_dropped`]).
+    pub live: Option<LiveColumns>,
     /// What people call it, and its definition: snapshots carry it, nothing else looks at it.
     pub label: TableLabel,
 }

@@ -18,7 +18,7 @@ use crate::codec::EncodedRow;
 use crate::codec::entry::{put_entry, put_header, put_row};
 use crate::model::reconcile::merge_deletions;
 use crate::model::{
-    Bound, ClusteringKey, Deletion, Direction, Fragment, Glance, Lone, Merge, Page, PageEnd, PagePosition,
+    Bound, ClusteringKey, Deletion, Direction, Fragment, Glance, LiveColumns, Lone, Merge, Page, PageEnd, PagePosition,
     PartitionHeader, PartitionKey, ReadCommand, ReadCost, RowPosition, ScanRange, Slice, Step, Stream, Target,
     TokenRange,
 };
@@ -28,6 +28,9 @@ use crate::{Error, Result};
 /// A page ends behind so many long runs of covered rows (`model::merge` says how long): some 10 ms of work, so that a
 /// thread that serves others is not held by a deleted million.
 const PASSES_MAX: u32 = 8;
+
+/// Rows of dropped columns alone after which a page ends.
+const ROWS_GONE_MAX: u32 = 10_000;
 
 impl Store {
     /// Answers a read from one view of the table.
@@ -39,9 +42,10 @@ impl Store {
     pub fn read_with_cost(&self, command: &ReadCommand, access: Access) -> Result<(Page, ReadCost)> {
         let tables = self.memory.tables.load();
         let table = tables.get(&command.table).ok_or(Error::UnknownTable { table: command.table })?;
-        let view = table.view();
+        let (view, spec) = (table.view(), table.spec());
+        let live = spec.live.as_ref();
         if let Some((key, slice)) = point::sought(command)
-            && let Some(answer) = read_lone(&view, command, key, &slice, access)?
+            && let Some(answer) = read_lone(&view, command, live, key, &slice, access)?
         {
             return Ok(answer);
         }
@@ -50,7 +54,7 @@ impl Store {
         if slices.is_empty() {
             return Ok((Page { entries: Bytes::new(), end: PageEnd::Complete }, ReadCost::default()));
         }
-        Read { view: &view, command, slices, access, cost: ReadCost::default() }.page()
+        Read { view: &view, command, live, slices, access, cost: ReadCost::default() }.page()
     }
 }
 
@@ -58,6 +62,7 @@ impl Store {
 fn read_lone(
     view: &View,
     command: &ReadCommand,
+    live: Option<&LiveColumns>,
     key: &PartitionKey,
     slice: &Slice,
     access: Access,
@@ -68,7 +73,7 @@ fn read_lone(
         Glance::Absent => return Ok(Some((Page { entries: Bytes::new(), end: PageEnd::Complete }, cost))),
         Glance::Lone(lone) => lone,
     };
-    let mut page = PageBuilder::new(command, *slice == Slice::all());
+    let mut page = PageBuilder::new(command, live, *slice == Slice::all());
     let cut = page.take_lone(key, lone)?;
     let is_left = |cut: &PagePosition| cut.row.bound(Direction::Forward).is_some_and(|bound| bound < slice.end);
     let end = cut.filter(is_left).map_or(PageEnd::Complete, PageEnd::At);
@@ -78,6 +83,8 @@ fn read_lone(
 struct Read<'a> {
     view: &'a View,
     command: &'a ReadCommand,
+    /// See [`super::TableSpec::live`].
+    live: Option<&'a LiveColumns>,
     /// Never empty; none of them is, and no two touch.
     slices: Vec<Slice>,
     access: Access,
@@ -86,7 +93,7 @@ struct Read<'a> {
 
 impl Read<'_> {
     fn page(mut self) -> Result<(Page, ReadCost)> {
-        let mut page = PageBuilder::new(self.command, self.slices == [Slice::all()]);
+        let mut page = PageBuilder::new(self.command, self.live, self.slices == [Slice::all()]);
         let cut = match (&self.command.target, &self.command.after) {
             (Target::Partition(key), None) => self.partition(key, &self.slices.clone(), &mut page)?,
             (Target::Partition(key), Some(after)) => self.rest_of_partition(Some(key), after, &mut page)?,
@@ -205,12 +212,15 @@ impl Read<'_> {
 /// Encodes merged fragments until a limit cuts them.
 struct PageBuilder<'a> {
     command: &'a ReadCommand,
+    live: Option<&'a LiveColumns>,
     /// Whether static values alone make a row: where a read asks for whole partitions.
     counts_static: bool,
     out: Vec<u8>,
     visible_rows: u32,
     /// How often the merge has said that nothing comes.
     passes: u32,
+    /// Rows of which nothing is left without dropped columns.
+    rows_gone: u32,
     /// The partition in which the page before ended.
     resumed: Option<PartitionKey>,
     partition: Option<OpenPartition>,
@@ -227,13 +237,15 @@ struct OpenPartition {
 }
 
 impl<'a> PageBuilder<'a> {
-    fn new(command: &'a ReadCommand, counts_static: bool) -> PageBuilder<'a> {
+    fn new(command: &'a ReadCommand, live: Option<&'a LiveColumns>, counts_static: bool) -> PageBuilder<'a> {
         PageBuilder {
             command,
+            live,
             counts_static,
             out: Vec::new(),
             visible_rows: 0,
             passes: 0,
+            rows_gone: 0,
             resumed: None,
             partition: None,
         }
@@ -290,8 +302,13 @@ impl<'a> PageBuilder<'a> {
         self.visible_rows >= self.command.limit_rows.max(1) || self.out.len() >= self.command.limit_bytes as usize
     }
 
-    fn begin_partition(&mut self, header: PartitionHeader<EncodedRow>) -> Result<Option<PagePosition>> {
+    fn begin_partition(&mut self, mut header: PartitionHeader<EncodedRow>) -> Result<Option<PagePosition>> {
         let cut = self.end_partition()?;
+        if let Some(live) = self.live
+            && let Some(row) = header.static_row.take()
+        {
+            header.static_row = row.without_dropped(live)?;
+        }
         if cut.is_none() {
             let is_resumed = self.resumed.as_ref() == Some(&header.key);
             let open =
@@ -306,7 +323,9 @@ impl<'a> PageBuilder<'a> {
         let Some(mut open) = self.partition.take() else { return Ok(None) };
         // Where the page begins within the partition too: whoever gave up the page before has seen no row yet, perhaps, and
         // shows the static values now.
-        open.put_header(&mut self.out);
+        if open.header.says_something() {
+            open.put_header(&mut self.out);
+        }
         if !open.is_resumed
             && self.counts_static
             && !open.has_visible_row
@@ -318,7 +337,13 @@ impl<'a> PageBuilder<'a> {
         Ok(self.is_full().then_some(PagePosition { partition: open.header.key, row: RowPosition::End }))
     }
 
-    fn row(&mut self, key: ClusteringKey, row: EncodedRow) -> Result<Option<PagePosition>> {
+    fn row(&mut self, key: ClusteringKey, mut row: EncodedRow) -> Result<Option<PagePosition>> {
+        if let Some(live) = self.live {
+            match row.without_dropped(live)? {
+                Some(left) => row = left,
+                None => return Ok(self.gone(key)),
+            }
+        }
         let is_visible = row.is_visible_at(self.command.now_s)?;
         let Some(open) = &mut self.partition else { return Ok(None) };
         open.put_header(&mut self.out);
@@ -326,6 +351,16 @@ impl<'a> PageBuilder<'a> {
         self.visible_rows += u32::from(is_visible);
         put_row(&mut self.out, &key, &row);
         Ok(if self.is_full() { self.cut(RowPosition::After(key)) } else { None })
+    }
+
+    /// Of this row nothing is left. Such rows cost time and fill no page: there is an end to them too.
+    fn gone(&mut self, key: ClusteringKey) -> Option<PagePosition> {
+        self.rows_gone += 1;
+        if self.rows_gone < ROWS_GONE_MAX {
+            return None;
+        }
+        self.partition.as_mut()?.put_header(&mut self.out);
+        self.cut(RowPosition::After(key))
     }
 
     /// A full page may also end before a change, so that a run of tombstones ends pages; but not before its first

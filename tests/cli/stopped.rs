@@ -64,6 +64,7 @@ impl Node {
             durability: Durability::Commit,
             lateness_s: 3_600,
             compaction: CompactionOptions::default(),
+            live: None,
             columns,
             label: label(),
         };

@@ -24,6 +24,7 @@ mod overload;
 mod peer_port;
 mod process;
 mod repair;
+mod schema;
 mod snapshots;
 mod stopping;
 mod wait;

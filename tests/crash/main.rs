@@ -136,6 +136,7 @@ fn specs(tables: [TableId; 2]) -> [TableSpec; 2] {
         durability,
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
+        live: None,
         columns: columns.clone(),
         label: Default::default(),
     })

@@ -37,6 +37,7 @@ fn open(vfs: &MemoryVfs) -> Store {
         durability: Durability::Commit,
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
+        live: None,
         columns,
         label: TableLabel {
             keyspace: "demo".to_owned(),

@@ -257,6 +257,7 @@ impl Run {
             durability,
             lateness_s: LATENESS_S as u32,
             compaction: CompactionOptions::default(),
+            live: None,
             columns: columns.clone(),
             label: Default::default(),
         })

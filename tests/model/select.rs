@@ -6,7 +6,7 @@ use trefoil::coordinator::{
     Assembler, Consistency, Extent, Next, PageLimits, PagingState, ReadAction, ReadAnswer, ReadOp, Requirement,
     ResultRow, Start,
 };
-use trefoil::model::{ReadCommand, Row};
+use trefoil::model::{ColumnId, ReadCommand, Row};
 use trefoil::store::Access;
 
 use super::naive::{Place, Range, RowSeen, Seen};
@@ -115,7 +115,7 @@ fn page(run: &Run, select: &Select, state: &PagingState) -> (Vec<ResultRow>, Opt
         bytes: select.page_bytes.unwrap_or(u64::MAX),
         rows_per_partition: select.rows_per_partition,
     };
-    let mut assembler = Assembler::new(limits, select.now_s, state.start.resume());
+    let mut assembler = Assembler::new(limits, select.now_s, (0..100).map(ColumnId).collect(), state.start.resume());
     let mut after = state.start.resume().map(|resume| resume.position.clone());
     let mut target = state.target as usize;
     let mut commands = 0;

@@ -18,8 +18,8 @@ use trefoil::coordinator::{
     ReadGuards, ReadOp, Requirement, Start, nearest_first,
 };
 use trefoil::model::{
-    Instant, Mutation, NodeId, Page, PagePosition, ReadCommand, ReadCost, Slice, Stamp, Target, Token, TokenRange,
-    Vnode,
+    Instant, LiveColumns, Mutation, NodeId, Page, PagePosition, ReadCommand, ReadCost, Slice, Stamp, Target, Token,
+    TokenRange, Vnode,
 };
 use trefoil::ring::{Replica as RingReplica, Replicas};
 use trefoil_proto::convert::{answer::Projector, peer as convert, read as parts};
@@ -499,7 +499,8 @@ impl Plan {
         let now_s = clock::wall_us().div_euclid(1_000_000);
         let start = self.paging.as_ref().map_or(&Start::Beginning, |state| &state.start);
         let resume = start.resume();
-        let assembler = Assembler::new(self.page, now_s, resume).guarded(self.guards);
+        let live = LiveColumns::of(&self.place.table);
+        let assembler = Assembler::new(self.page, now_s, live, resume).guarded(self.guards);
         let target = self.paging.as_ref().map_or(0, |state| state.target as usize);
         let after = resume.map(|resume| resume.position.clone());
         let mut remaining = self.parts.targets.get(target).map_or(TokenRange::ALL, tokens_of);

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use trefoil::codec::Record;
-use trefoil::codec::mutation::decode_mutation;
+use trefoil::codec::mutation::{MutationParts, decode_mutation};
 use trefoil::coordinator::FailureReason;
+use trefoil::metadata::ClusterState;
 use trefoil::model::{Durability, Instant, NodeId, ReadCommand, Target};
 use trefoil_proto::convert::peer as convert;
 use trefoil_proto::v1;
@@ -49,8 +50,8 @@ pub(super) enum Work {
 enum Obstacle {
     /// It cannot be.
     Refused(Reply),
-    /// This node does not know the table yet.
-    UnknownTable,
+    /// This node does not know the table, or one of its columns, yet.
+    Early,
 }
 
 impl Served {
@@ -70,7 +71,7 @@ impl Lane {
         }
     }
 
-    /// Begins what a peer asked, or puts it aside until this node knows the table.
+    /// Begins what a peer asked, or puts it aside until this node knows the table and its columns.
     pub(super) fn try_serve(self: &Arc<Self>, asked: Asked) {
         let checked = match &asked.work {
             Work::Write(record) => self.check_write(record, asked.placement),
@@ -81,7 +82,7 @@ impl Lane {
         match checked {
             Ok(durability) => self.begin_served(asked, durability),
             Err(Obstacle::Refused(reply)) => refuse(asked.peer, &asked.served, reply),
-            Err(Obstacle::UnknownTable) => {
+            Err(Obstacle::Early) => {
                 if let Err(asked) = self.early.lock().put_aside(asked) {
                     refuse(asked.peer, &asked.served, self.stale(0));
                 }
@@ -135,16 +136,26 @@ impl Lane {
             return Err(Obstacle::Refused(self.stale(own)));
         }
         let durability = match state.table(parts.table) {
-            Some(table) => table.options.durability,
+            // A column from the next number on is one that this node has yet to hear of. What is written to a dropped one
+            // is logged with the rest, so that the name is received, and has no effect.
+            Some(table) if self.knows_columns(&state, &parts)? => table.options.durability,
+            Some(_) => return Err(Obstacle::Early),
             // A mutation of a dropped table is received without effect.
             None if state.is_dropped(parts.table) => Durability::Commit,
-            None => return Err(Obstacle::UnknownTable),
+            None => return Err(Obstacle::Early),
         };
         if let Err(ahead) = self.shared.naming.observe(record.stamp) {
             let text = format!("the stamp lies {} ms ahead of this node's clock", ahead.0 / 1_000);
             return Err(Obstacle::Refused(failed(FailureReason::Clock, text)));
         }
         Ok(durability)
+    }
+
+    fn knows_columns(&self, state: &ClusterState, parts: &MutationParts) -> Result<bool, Obstacle> {
+        let last = parts
+            .last_column()
+            .map_err(|error| Obstacle::Refused(failed(FailureReason::Malformed, error.to_string())))?;
+        Ok(last.is_none_or(|last| state.next_column(parts.table).is_some_and(|next| last < next)))
     }
 
     fn check_read(&self, command: &ReadCommand, placement: u64) -> Result<(), Obstacle> {
@@ -155,18 +166,19 @@ impl Lane {
         };
         match state.table(command.table) {
             Some(_) if placement == own => Ok(()),
-            None if !state.is_dropped(command.table) => Err(Obstacle::UnknownTable),
+            None if !state.is_dropped(command.table) => Err(Obstacle::Early),
             _ => Err(Obstacle::Refused(self.stale(own))),
         }
     }
 
-    /// A client names tables by name: one that is not known may be one that only the peer knows.
+    /// A client names tables by name: one that is not known, or not in this form, may be one that only the peer knows.
     fn check_forward(&self, mutate: &v1::MutateRequest, peer: NodeId) -> Result<(), Obstacle> {
         let Some(table) = mutate.mutation.as_ref().and_then(|mutation| mutation.table.as_ref()) else { return Ok(()) };
         let state = self.shared.cluster.load();
-        let is_known = state.table_named(&table.keyspace, &table.name).is_some();
+        let known = state.table_named(&table.keyspace, &table.name);
+        let is_known = known.is_some_and(|known| trefoil_proto::convert::schema::fits(table, known));
         let is_behind = || self.shared.peers.epoch_of(peer).is_some_and(|epoch| epoch > state.epoch());
-        if !is_known && is_behind() { Err(Obstacle::UnknownTable) } else { Ok(()) }
+        if !is_known && is_behind() { Err(Obstacle::Early) } else { Ok(()) }
     }
 
     fn stale(&self, placement: u64) -> Reply {

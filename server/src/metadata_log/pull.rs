@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use trefoil::codec::varint::{Reader, put_varint};
 use trefoil::metadata::{ClusterState, Epoch};
@@ -57,6 +58,32 @@ pub(super) async fn follow(
             tracing::debug!(%peer, reason, "no metadata fetched");
         }
     }
+}
+
+/// The latest epoch that any other member has, of those that answer within `patience`; the own one if none has a later.
+pub(super) async fn furthest(held: &Held, rpc: &dyn PeerRpc, patience: Duration) -> (NodeId, Epoch) {
+    let own = held.state();
+    let question = question(own.epoch());
+    let ask = |peer: NodeId| {
+        let question = question.clone();
+        async move { (peer, rpc.call(peer, CallKind::Metadata, question, patience).await) }
+    };
+    let peers = own.ring().nodes().map(|node| node.id).filter(|id| *id != held.me());
+    let answers = join_all(peers.map(ask)).await;
+    let epoch_of = |answer: Bytes| match News::decode(answer)? {
+        News::Nothing => Ok(own.epoch()),
+        News::Entries(entries) => {
+            let last = entries.last().map_or(own.epoch().index, |(index, _)| *index);
+            Ok(Epoch { index: last, ..own.epoch() })
+        }
+        News::State(bytes) => ClusterState::decode(bytes).map(|state| state.epoch()),
+    };
+    let told = answers.into_iter().filter_map(|(peer, answer)| {
+        // Who does not answer, or not so that it is understood, is not waited for.
+        let epoch: Result<Epoch> = epoch_of(answer.ok()?);
+        Some((peer, epoch.ok()?))
+    });
+    told.max_by_key(|(_, epoch)| *epoch).unwrap_or((held.me(), own.epoch()))
 }
 
 fn next_peer(held: &Held, turn: usize) -> Option<NodeId> {

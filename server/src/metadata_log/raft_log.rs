@@ -92,6 +92,14 @@ impl RaftLog {
         Ok(Arc::new(RaftLog { held, rpc, voters, part }))
     }
 
+    /// The latest epoch that any other member has, of those that answer within `patience`. If that is later than the state
+    /// here, it is on its way.
+    pub async fn furthest(&self, patience: Duration) -> Epoch {
+        let (peer, epoch) = pull::furthest(&self.held, &*self.rpc, patience).await;
+        self.hear(peer, epoch);
+        epoch
+    }
+
     pub(super) fn id(&self) -> NodeId {
         self.held.me()
     }

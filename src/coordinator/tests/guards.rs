@@ -11,7 +11,7 @@ const NOW_S: i64 = 100;
 fn guarded(fragments: Vec<Fragment<Row>>, tombstones_max: u64) -> (Next, u64, Option<LargeRow>) {
     let limits = PageLimits { rows: 10, bytes: u64::MAX, rows_per_partition: None };
     let guards = ReadGuards { tombstones_max, row_bytes_warn: 100 };
-    let mut assembler = Assembler::new(limits, NOW_S, None).guarded(guards);
+    let mut assembler = Assembler::new(limits, NOW_S, (0..100).map(ColumnId).collect(), None).guarded(guards);
     let encode = |fragment| match fragment {
         Fragment::Partition(PartitionHeader { key, deletion, static_row }) => {
             let static_row = static_row.map(|row: Row| EncodedRow::encode(&row));

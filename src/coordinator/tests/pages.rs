@@ -12,8 +12,8 @@ use crate::model::naive::{
     value,
 };
 use crate::model::{
-    Direction, Fragment, Mutation, PageEnd, PagePosition, PartitionHeader, ReadCommand, Row, RowPosition, Slice,
-    Target, Token, TokenRange,
+    ColumnId, Direction, Fragment, LiveColumns, Mutation, PageEnd, PagePosition, PartitionHeader, ReadCommand, Row,
+    RowPosition, Slice, Target, Token, TokenRange,
 };
 
 const KEYS: i32 = 6;
@@ -101,12 +101,16 @@ fn pages(cluster: &mut Cluster, request: &Request) -> Vec<Vec<ResultRow>> {
     }
 }
 
+fn columns() -> LiveColumns {
+    (0..100).map(ColumnId).collect()
+}
+
 fn page(cluster: &mut Cluster, request: &Request, state: &PagingState) -> (Vec<ResultRow>, Option<PagingState>) {
     let limits = PageLimits {
         rows: request.page.rows.min(state.rows_left.map_or(u32::MAX, |left| left.try_into().unwrap_or(u32::MAX))),
         ..request.page
     };
-    let mut assembler = Assembler::new(limits, NOW_S, state.start.resume());
+    let mut assembler = Assembler::new(limits, NOW_S, columns(), state.start.resume());
     let mut after = state.start.resume().map(|resume| resume.position.clone());
     let mut target = state.target as usize;
     let mut commands = 0;
@@ -323,7 +327,7 @@ fn a_page_given_up_early_remembers_what_was_shown_before_it() {
     let position = |row| PagePosition { partition: partition_key(0), row };
     let shown = Resume { position: position(RowPosition::After(row_key(1))), rows_in_partition: 2 };
     let limits = PageLimits { rows: 10, bytes: u64::MAX, rows_per_partition: Some(3) };
-    let mut assembler = Assembler::new(limits, NOW_S, Some(&shown));
+    let mut assembler = Assembler::new(limits, NOW_S, columns(), Some(&shown));
     let end = position(RowPosition::At(row_key(5).before()));
     let nothing = ReadAnswer { fragments: Vec::new(), end: PageEnd::At(end.clone()), repaired: false };
     assert_eq!(assembler.take(nothing).unwrap(), Next::ReadAfter(end.clone()));

@@ -24,6 +24,7 @@ use crate::vfs::memory::MemoryVfs;
 mod check;
 mod faults;
 mod files;
+mod gone;
 mod law;
 mod paging;
 mod snapshots;
@@ -56,6 +57,7 @@ fn spec(id: TableId) -> TableSpec {
         durability: Durability::Commit,
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
+        live: None,
         columns,
         label: Default::default(),
     }

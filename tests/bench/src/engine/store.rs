@@ -29,6 +29,7 @@ pub fn open(directory: &Path, memtable_budget_bytes: u64) -> Result<Store> {
         durability: Durability::Periodic,
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
+        live: None,
         columns: vec![(ColumnId(1), Type::BigInt), (ColumnId(2), Type::Int), (data::VALUE, Type::Blob)],
         label: Default::default(),
     };
