@@ -7,6 +7,7 @@ use trefoil::model::ddl::DdlStatement;
 use trefoil::model::{Keyspace, Table};
 use trefoil_proto::MESSAGE_BYTES_MAX;
 use trefoil_proto::convert::schema::{ddl, keyspace_to_model, table_to_model};
+use trefoil_proto::convert::types::user_types_to_model;
 use trefoil_proto::v1::cluster_client::ClusterClient;
 use trefoil_proto::v1::schema_client::SchemaClient;
 use trefoil_proto::v1::{
@@ -46,9 +47,10 @@ impl Client {
         let mut client = SchemaClient::new(self.any_channel().await?).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let response = client.describe(request(DescribeRequest::default())).await;
         let described = response.map_err(|status| Error::from_status(&status))?.into_inner();
+        let types = user_types_to_model(described.types)?;
         let tables = described.tables.into_iter().map(|table| {
             let keyspace = table.keyspace.clone();
-            table_to_model(table).map(|table| (keyspace, table))
+            table_to_model(table, &types).map(|table| (keyspace, table))
         });
         let keyspaces = described.keyspaces.into_iter().map(keyspace_to_model).collect();
         Ok(Schema { keyspaces, tables: tables.collect::<Result<_, _>>()? })

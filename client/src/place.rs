@@ -152,7 +152,7 @@ fn key_bytes(view: &TableView, column: &Column, value: &Option<Value>) -> Result
 
 /// The stored bytes of a value of a column.
 pub(crate) fn encode(view: &TableView, column: &Column, value: &Value) -> Result<Bytes> {
-    value.encode(column.ty).map_err(|error| fault(view, &column.name, error.to_string()))
+    value.encode(&column.ty).map_err(|error| fault(view, &column.name, error.to_string()))
 }
 
 fn fault(view: &TableView, column: &str, reason: String) -> Error {

@@ -23,7 +23,7 @@ impl Heading {
     pub fn of(table: &Table) -> Heading {
         let is_key = |column: &&Column| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering(_));
         let (keys, others): (Vec<&Column>, Vec<&Column>) = table.columns.iter().partition(is_key);
-        let columns = keys.into_iter().chain(others).map(|column| (column.name.clone(), column.ty)).collect();
+        let columns = keys.into_iter().chain(others).map(|column| (column.name.clone(), column.ty.clone())).collect();
         Heading { columns, partition: table.partition_key().count(), clustering: table.clustering().count() }
     }
 
@@ -36,15 +36,15 @@ impl Heading {
             let missing = || InvalidDetail::new("there is no such column").column(name);
             let column = table.column(name).ok_or_else(missing)?;
             if matches!(column.kind, ColumnKind::Static | ColumnKind::Regular) {
-                heading.columns.push((column.name.clone(), column.ty));
+                heading.columns.push((column.name.clone(), column.ty.clone()));
             }
         }
         Ok(heading)
     }
 
     /// Names and types, in the order of [`Row::values`].
-    pub fn columns(&self) -> impl Iterator<Item = (&str, Type)> {
-        self.columns.iter().map(|(name, ty)| (name.as_str(), *ty))
+    pub fn columns(&self) -> impl Iterator<Item = (&str, &Type)> {
+        self.columns.iter().map(|(name, ty)| (name.as_str(), ty))
     }
 }
 
@@ -145,7 +145,7 @@ impl Row {
     fn value_at(&self, at: usize) -> Result<Option<Value>> {
         let Some(bytes) = self.bytes_at(at) else { return Ok(None) };
         let (name, ty) = &self.heading.columns[at];
-        Value::decode(*ty, &bytes).map_err(|error| Error::Column { column: name.clone(), reason: error.to_string() })
+        Value::decode(ty, &bytes).map_err(|error| Error::Column { column: name.clone(), reason: error.to_string() })
     }
 
     fn bytes_at(&self, at: usize) -> Option<Bytes> {

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::time::{Instant, sleep};
 use tonic::Code;
-use trefoil::model::{Column, Table};
+use trefoil::model::{Column, Table, UserTypes};
 use trefoil_proto::MESSAGE_BYTES_MAX;
 use trefoil_proto::convert::schema::table_to_model;
+use trefoil_proto::convert::types::user_types_to_model;
 use trefoil_proto::v1::schema_client::SchemaClient;
 use trefoil_proto::v1::{self, DescribeRequest, InvalidDetail, Outcome, TableRef};
 
@@ -34,10 +35,10 @@ pub struct TableView {
 }
 
 impl TableView {
-    fn new(wire: v1::Table) -> Result<TableView> {
+    fn new(wire: v1::Table, types: &UserTypes) -> Result<TableView> {
         let (keyspace, name) = (wire.keyspace.clone(), wire.name.clone());
         let id: Bytes = wire.id.clone();
-        let table = table_to_model(wire)?;
+        let table = table_to_model(wire, types)?;
         let reference = TableRef { keyspace: keyspace.clone(), name, id, version: table.version };
         let heading = Arc::new(Heading::new(&table, None)?);
         Ok(TableView { keyspace, table, reference, heading })
@@ -131,18 +132,19 @@ impl Client {
         let request = DescribeRequest { keyspace: keyspace.to_owned(), table: table.to_owned() };
         let mut client = SchemaClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let described = match client.describe(request).await {
-            Ok(response) => response.into_inner().tables,
-            Err(status) if status.code() == Code::NotFound => Vec::new(),
+            Ok(response) => response.into_inner(),
+            Err(status) if status.code() == Code::NotFound => v1::DescribeResponse::default(),
             Err(status) => return Err(Error::from_status(&status)),
         };
-        let found = described.into_iter().find(|found| found.keyspace == keyspace && found.name == table);
+        let found = described.tables.into_iter().find(|found| found.keyspace == keyspace && found.name == table);
         let Some(found) = found else {
             self.shared.schema.tables.write().remove(name);
             let invalid = InvalidDetail::new("there is no such table").table(keyspace, table);
             let error = Box::new(v1::Error::not_found(invalid));
             return Err(Error::Refused { error, outcome: Outcome::NotApplied, attempts: 1 });
         };
-        let view = Arc::new(TableView::new(found)?);
+        let types = user_types_to_model(described.types)?;
+        let view = Arc::new(TableView::new(found, &types)?);
         self.shared.schema.tables.write().insert(name.to_owned(), view.clone());
         Ok(view)
     }

@@ -328,7 +328,7 @@ pub(crate) fn table_specs(state: &ClusterState) -> Vec<TableSpec> {
             durability: table.options.durability,
             lateness_s: table.options.lateness_s,
             compaction: table.options.compaction.clone(),
-            columns: table.columns.iter().map(|column| (column.id, column.ty)).collect(),
+            columns: table.columns.iter().map(|column| (column.id, column.ty.clone())).collect(),
             live: state.live_columns(table.id),
             label: TableLabel {
                 keyspace: state.keyspace(table.keyspace).map(|keyspace| keyspace.name.clone()).unwrap_or_default(),

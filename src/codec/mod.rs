@@ -26,6 +26,7 @@ pub mod position;
 pub mod record;
 pub mod row;
 pub mod skim;
+pub mod types;
 pub mod varint;
 
 pub use record::{Record, RecordKind};

@@ -2,6 +2,7 @@
 
 use super::parser::Parser;
 use super::table;
+use super::types::column_type;
 use crate::Result;
 use crate::model::{AlterTable, ColumnDefinition, ColumnKind, OptionChanges, TableOptions};
 
@@ -11,7 +12,8 @@ pub(super) fn alter_table(parser: &mut Parser) -> Result<AlterTable> {
     let (keyspace, name) = parser.table_name()?;
     let mut alter = AlterTable { keyspace, name, if_exists, ..AlterTable::default() };
     if parser.accept_word("add") {
-        alter.add = list(parser, added)?;
+        let keyspace = alter.keyspace.clone();
+        alter.add = list(parser, |parser| added(parser, &keyspace))?;
     } else if parser.accept_word("drop") {
         alter.drop = list(parser, |parser| parser.name("the name of a column"))?;
     } else if parser.accept_word("rename") {
@@ -38,9 +40,9 @@ fn list<T>(parser: &mut Parser, mut element: impl FnMut(&mut Parser) -> Result<T
 }
 
 /// `name type [STATIC]`
-fn added(parser: &mut Parser) -> Result<ColumnDefinition> {
+fn added(parser: &mut Parser, keyspace: &str) -> Result<ColumnDefinition> {
     let name = parser.name("the name of a column")?;
-    let ty = table::column_type(parser)?;
+    let ty = column_type(parser, keyspace)?;
     let kind = if parser.accept_word("static") { ColumnKind::Static } else { ColumnKind::Regular };
     Ok(ColumnDefinition { name, ty, kind })
 }

@@ -1,7 +1,8 @@
 //! Schema to statements that read back as the same.
 
 use super::lexer::is_plain_name;
-use crate::model::{Column, ColumnKind, CompactionOptions, Durability, Keyspace, Order, Table};
+use super::types::is_type_word;
+use crate::model::{Column, ColumnKind, CompactionOptions, Durability, Keyspace, Order, Table, Type};
 
 /// The statements that make `keyspace` and `tables`, which live in it.
 pub fn describe<'a>(keyspace: &Keyspace, tables: impl IntoIterator<Item = &'a Table>) -> String {
@@ -23,7 +24,7 @@ pub fn describe_table(keyspace: &str, table: &Table) -> String {
     let mut text = format!("CREATE TABLE {}.{} (\n", name(keyspace), name(&table.name));
     for column in &table.columns {
         let suffix = if column.kind == ColumnKind::Static { " STATIC" } else { "" };
-        text += &format!("    {} {}{suffix},\n", name(&column.name), column.ty.name());
+        text += &format!("    {} {}{suffix},\n", name(&column.name), type_words(&column.ty));
     }
     let partition = table.partition_key().map(|column| name(&column.name)).collect::<Vec<_>>().join(", ");
     let clustering: Vec<(&Column, Order)> = table.clustering().collect();
@@ -68,6 +69,31 @@ fn options_of(table: &Table, clustering: &[(&Column, Order)]) -> Vec<String> {
         options.push(format!("compaction = {{{}}}", words.collect::<Vec<_>>().join(", ")));
     }
     options
+}
+
+/// A type as it must be written to be read as itself. Types of other keyspaces cannot be used, so names say none.
+pub(super) fn type_words(ty: &Type) -> String {
+    let words = match ty {
+        Type::User { definition, .. } => type_name(&definition.name),
+        Type::Vector { element, dimension } => format!("vector<{}, {dimension}>", type_words(element)),
+        scalar if scalar.parts().is_empty() => scalar.word().to_owned(),
+        composite => {
+            let parts = composite.parts().into_iter().map(type_words).collect::<Vec<_>>().join(", ");
+            format!("{}<{parts}>", composite.word())
+        }
+    };
+    match ty {
+        Type::List { frozen: true, .. }
+        | Type::Set { frozen: true, .. }
+        | Type::Map { frozen: true, .. }
+        | Type::User { frozen: true, .. } => format!("frozen<{words}>"),
+        _ => words,
+    }
+}
+
+/// The name of a user-defined type: quoted also where it would be taken for a type of CQL.
+fn type_name(text: &str) -> String {
+    if is_type_word(text) { format!("\"{text}\"") } else { name(text) }
 }
 
 /// A name as it must be written to be read as itself.

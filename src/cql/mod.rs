@@ -13,6 +13,7 @@ mod describe;
 mod lexer;
 mod parser;
 mod table;
+mod types;
 
 pub use describe::{describe, describe_table};
 pub use parser::parse;

@@ -161,6 +161,12 @@ impl Parser {
         }
     }
 
+    /// `keyspace.name`, or `name` in `keyspace`.
+    pub(super) fn qualified_name(&mut self, what: &str, keyspace: &str) -> Result<(String, String)> {
+        let first = self.name(what)?;
+        if self.accept_symbol('.') { Ok((first, self.name(what)?)) } else { Ok((keyspace.to_owned(), first)) }
+    }
+
     /// A name: as written if quoted, else in lower case.
     pub(super) fn name(&mut self, what: &str) -> Result<String> {
         let name = match &self.token().kind {

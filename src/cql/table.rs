@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use super::lexer::{Kind, Place};
 use super::parser::Parser;
-use crate::model::{
-    ColumnDefinition, ColumnKind, CompactionOptions, CreateTable, Durability, Order, TableOptions, Type,
-};
+use super::types::column_type;
+use crate::model::{ColumnDefinition, ColumnKind, CompactionOptions, CreateTable, Durability, Order, TableOptions};
 use crate::{Error, Result};
 
 /// What follows `CREATE TABLE`.
@@ -16,7 +15,7 @@ pub(super) fn create_table(parser: &mut Parser) -> Result<CreateTable> {
     let mut body = Body::default();
     parser.expect_symbol('(')?;
     loop {
-        body.element(parser)?;
+        body.element(parser, &keyspace)?;
         if parser.accept_symbol(')') {
             break;
         }
@@ -56,7 +55,7 @@ struct Key {
 
 impl Body {
     /// One column, or the primary key.
-    fn element(&mut self, parser: &mut Parser) -> Result<()> {
+    fn element(&mut self, parser: &mut Parser, keyspace: &str) -> Result<()> {
         let place = parser.place();
         if parser.accept_word("primary") {
             parser.expect_word("key")?;
@@ -67,7 +66,7 @@ impl Body {
         if self.columns.iter().any(|column| column.name == name) {
             return Err(place.error(format!("the column {name} is declared twice")));
         }
-        let ty = column_type(parser)?;
+        let ty = column_type(parser, keyspace)?;
         let kind = if parser.accept_word("static") { ColumnKind::Static } else { ColumnKind::Regular };
         let key_place = parser.place();
         if parser.accept_word("primary") {
@@ -133,25 +132,6 @@ fn orders_of(clustering: &[Named], orders: Option<Orders>) -> Result<Vec<Order>>
             Err(last.place.error(format!("CLUSTERING ORDER BY ends too early, expected ({})", expected())))
         }
         _ => Ok(orders.into_iter().map(|(_, order)| order).collect()),
-    }
-}
-
-pub(super) fn column_type(parser: &mut Parser) -> Result<Type> {
-    const LATER: [&str; 8] = ["counter", "list", "set", "map", "tuple", "frozen", "vector", "empty"];
-    let expected = || format!("a type: {}", Type::ALL.map(Type::name).join(", "));
-    let Kind::Word(word) = &parser.token().kind else {
-        return Err(parser.unexpected(&format!("{} (user-defined and custom types are not there yet)", expected())));
-    };
-    let word = word.to_ascii_lowercase();
-    match Type::from_name(&word) {
-        Some(ty) => {
-            parser.accept_word(&word);
-            Ok(ty)
-        }
-        None if LATER.contains(&word.as_str()) => {
-            Err(parser.unexpected(&format!("{} ({word} is not there yet)", expected())))
-        }
-        None => Err(parser.unexpected(&format!("{} (user-defined types are not there yet)", expected()))),
     }
 }
 

@@ -12,12 +12,14 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use super::apply::{Applied, Verdict, absent};
+use super::apply::{Applied, Verdict, absent, with_types};
 use super::refusal::{Reason, Refusal};
 use super::{ClusterState, KnownTable, entry, parts, validate};
 use crate::Result;
 use crate::codec::varint::{Reader, put_varint};
-use crate::model::{AlterTable, Column, ColumnDefinition, ColumnId, ColumnKind, Durability, OptionChanges, Table};
+use crate::model::{
+    AlterTable, Column, ColumnDefinition, ColumnId, ColumnKind, Durability, OptionChanges, Table, UserTypes,
+};
 
 const DEFAULT_TTL: u8 = 0x01;
 const DURABILITY: u8 = 0x02;
@@ -131,7 +133,8 @@ fn altered(known: &KnownTable, ask: &AlterTable, subject: &str) -> std::result::
     let mut change = Change { subject, columns: table.columns.clone(), next_column: known.next_column };
     change.rename(&ask.rename)?;
     ask.drop.iter().try_for_each(|name| change.drop(name))?;
-    ask.add.iter().try_for_each(|column| change.add(column))?;
+    let add = with_types(subject, &ask.add, &UserTypes::new())?;
+    add.iter().try_for_each(|column| change.add(column))?;
     let definition = |column: &Column| {
         let Column { name, ty, kind, .. } = column.clone();
         ColumnDefinition { name, ty, kind }

@@ -12,8 +12,8 @@ use super::refusal::{Reason, Refusal};
 use super::validate::{KEYSPACES_MAX, TABLES_MAX};
 use super::{ClusterState, Epoch, KnownTable, validate};
 use crate::model::{
-    Column, ColumnId, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Keyspace, KeyspaceId, NodeId, Table,
-    TableId, TruncateTable,
+    Column, ColumnDefinition, ColumnId, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Keyspace, KeyspaceId,
+    NodeId, Table, TableId, TruncateTable, UserTypes,
 };
 use crate::ring::{Node, NodeState, Ring};
 
@@ -108,13 +108,16 @@ impl ClusterState {
         if names.tables.contains_key(&ask.name) {
             return already(ask.if_not_exists, subject);
         }
+        // No user-defined type can be made yet.
+        let columns = with_types(&subject, &ask.columns, &UserTypes::new())?;
+        let ask = &CreateTable { columns, ..ask.clone() };
         validate::table(ask)?;
         self.never_used(id, &subject)?;
         room_for_one(self.tables.len(), TABLES_MAX, "tables", subject)?;
         let columns = ask.columns.iter().zip(1..).map(|(column, number)| Column {
             id: ColumnId(number),
             name: column.name.clone(),
-            ty: column.ty,
+            ty: column.ty.clone(),
             kind: column.kind,
         });
         let table = Table {
@@ -175,6 +178,22 @@ impl ClusterState {
         }
         Ok(if self.started.insert(node) { Applied::Changed } else { Applied::AlreadySo })
     }
+}
+
+/// Columns as they are asked for, with the fields of the types that they name.
+pub(super) fn with_types(
+    subject: &str,
+    columns: &[ColumnDefinition],
+    known: &UserTypes,
+) -> Result<Vec<ColumnDefinition>, Refusal> {
+    let whole = |column: &ColumnDefinition| {
+        let ty = column.ty.resolved(known).map_err(|unknown| {
+            let explanation = format!("column {} is of type {}: {unknown}", column.name, column.ty);
+            Refusal::new(Reason::UnknownType, subject, explanation)
+        })?;
+        Ok(ColumnDefinition { ty, ..column.clone() })
+    };
+    columns.iter().map(whole).collect()
 }
 
 fn already(if_not_exists: bool, subject: String) -> Verdict {

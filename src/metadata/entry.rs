@@ -169,7 +169,7 @@ pub(super) fn put_columns(out: &mut Vec<u8>, columns: &[ColumnDefinition]) {
     put_varint(out, columns.len() as u64);
     for column in columns {
         parts::put_text(out, &column.name);
-        parts::put_column_nature(out, column.ty, column.kind);
+        parts::put_column_nature(out, &column.ty, column.kind);
     }
 }
 

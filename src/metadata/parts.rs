@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 
 use uuid::Uuid;
 
+use crate::codec::types::{UserTypes, put_type, take_type};
 use crate::codec::varint::{Reader, put_bytes, put_varint};
 use crate::model::{ColumnKind, CompactionOptions, Durability, Order, Scaling, TableOptions, Type, VnodeBits};
 use crate::ring::Zone;
@@ -89,9 +90,9 @@ pub(super) fn replication(reader: &mut Reader) -> Result<BTreeMap<String, u32>> 
     ascending(reader, |reader| Ok((reader.text()?, reader.varint_u32()?)))
 }
 
-/// Appends what a column is: `type u8 | kind u8`.
-pub(super) fn put_column_nature(out: &mut Vec<u8>, ty: Type, kind: ColumnKind) {
-    out.push(ty.code());
+/// Appends what a column is: `type | kind u8`. User-defined types are named only.
+pub(super) fn put_column_nature(out: &mut Vec<u8>, ty: &Type, kind: ColumnKind) {
+    put_type(out, ty, UserTypes::Named);
     out.push(match kind {
         ColumnKind::PartitionKey => 1,
         ColumnKind::Clustering(Order::Ascending) => 2,
@@ -102,8 +103,7 @@ pub(super) fn put_column_nature(out: &mut Vec<u8>, ty: Type, kind: ColumnKind) {
 }
 
 pub(super) fn column_nature(reader: &mut Reader) -> Result<(Type, ColumnKind)> {
-    let code = reader.u8()?;
-    let ty = Type::from_code(code).ok_or_else(|| reader.corrupt(format!("no type has number {code}")))?;
+    let ty = take_type(reader, UserTypes::Named)?;
     let kind = match reader.u8()? {
         1 => ColumnKind::PartitionKey,
         2 => ColumnKind::Clustering(Order::Ascending),

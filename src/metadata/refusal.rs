@@ -39,11 +39,15 @@ pub enum Reason {
     UnknownColumn = 14,
     /// The table has another version than the one the change is meant for.
     OtherVersion = 15,
+    /// A type that there cannot be, or not for this column.
+    BadType = 16,
+    /// There is no user-defined type of this name.
+    UnknownType = 17,
 }
 
 impl Reason {
     /// Every reason, by ascending number.
-    pub const ALL: [Reason; 15] = [
+    pub const ALL: [Reason; 17] = [
         Reason::UnknownNode,
         Reason::Exists,
         Reason::UnknownKeyspace,
@@ -59,6 +63,8 @@ impl Reason {
         Reason::BadMembers,
         Reason::UnknownColumn,
         Reason::OtherVersion,
+        Reason::BadType,
+        Reason::UnknownType,
     ];
 
     /// The number that travels.

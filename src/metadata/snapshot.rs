@@ -165,7 +165,7 @@ fn put_table(out: &mut Vec<u8>, KnownTable { table, next_column }: &KnownTable) 
     for column in &table.columns {
         put_varint(out, u64::from(column.id.0));
         parts::put_text(out, &column.name);
-        parts::put_column_nature(out, column.ty, column.kind);
+        parts::put_column_nature(out, &column.ty, column.kind);
     }
     parts::put_options(out, &table.options);
 }

@@ -105,7 +105,7 @@ fn any_column() -> impl Strategy<Value = ColumnDefinition> {
         ColumnKind::Static,
         ColumnKind::Regular,
     ]);
-    (select(vec!["p", "q", "r", "s", "t"]), select(Type::ALL.to_vec()), kind)
+    (select(vec!["p", "q", "r", "s", "t"]), select(Type::SCALARS.to_vec()), kind)
         .prop_map(|(name, ty, kind)| column(name, ty, kind))
 }
 

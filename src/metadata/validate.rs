@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::Birth;
 use super::refusal::{Reason, Refusal};
-use crate::model::{ColumnDefinition, ColumnKind, CreateTable, TableOptions, time::TTL_MAX_S};
+use crate::model::{ColumnDefinition, ColumnKind, CreateTable, TableOptions, Type, time::TTL_MAX_S};
 use crate::ring::Ring;
 
 /// Most keyspaces of a cluster.
@@ -96,20 +96,28 @@ pub(super) fn columns(subject: &str, columns: &[ColumnDefinition]) -> Result<(),
             let explanation = format!("column {} is defined twice", column.name);
             return Err(Refusal::new(Reason::DuplicateColumn, subject, explanation));
         }
-        key_type(subject, column)?;
+        column_type(subject, column)?;
     }
     key(subject, columns)
 }
 
-fn key_type(subject: &str, column: &ColumnDefinition) -> Result<(), Refusal> {
-    let in_key = matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering(_));
-    match column.ty.refused_in_key() {
-        Some(why) if in_key => {
-            let explanation = format!("column {} of type {} cannot be in a key: {why}", column.name, column.ty.name());
-            Err(Refusal::new(Reason::KeyType, subject, explanation))
-        }
-        _ => Ok(()),
+/// Whether there can be such a type, and a column of it.
+fn column_type(subject: &str, column: &ColumnDefinition) -> Result<(), Refusal> {
+    let ColumnDefinition { name, ty, kind } = column;
+    if let Some(why) = ty.refused() {
+        let explanation = format!("column {name} cannot be of type {ty}: {why}");
+        return Err(Refusal::new(Reason::BadType, subject, explanation));
     }
+    let in_key = matches!(kind, ColumnKind::PartitionKey | ColumnKind::Clustering(_));
+    if let Some(why) = ty.refused_in_key().filter(|_| in_key) {
+        let explanation = format!("column {name} of type {ty} cannot be in a key: {why}");
+        return Err(Refusal::new(Reason::KeyType, subject, explanation));
+    }
+    if Type::scalar(ty.code()).is_none() || *ty == Type::Counter {
+        let explanation = format!("column {name} of type {ty}: values of this type are not there yet");
+        return Err(Refusal::new(Reason::BadType, subject, explanation));
+    }
+    Ok(())
 }
 
 /// Partition key first, then clustering, then the rest; a static column needs clustering columns.

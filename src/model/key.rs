@@ -70,7 +70,7 @@ impl PartitionKey {
         const SUBJECT: &str = "partition key";
         check_count(SUBJECT, components.len(), types.len())?;
         for (at, (component, ty)) in components.iter().zip(types).enumerate() {
-            check_component(SUBJECT, at, component, *ty)?;
+            check_component(SUBJECT, at, component, ty)?;
         }
         if let [component] = components {
             if component.is_empty() {
@@ -168,9 +168,9 @@ impl ClusteringKey {
     /// The components, as CQL bytes in key order. Columns of text and bytes in ascending order share the key's memory.
     pub fn decode(&self, types: &[(Type, Order)]) -> Result<Vec<Bytes>> {
         let mut at = 0;
-        let take = |&(ty, order): &(Type, Order)| {
+        let take = |(ty, order): &(Type, Order)| {
             let start = at;
-            ordered::take(&self.0, &mut at, ty, order).map_err(|reason| corrupt("clustering key", reason, start))
+            ordered::take(&self.0, &mut at, ty, *order).map_err(|reason| corrupt("clustering key", reason, start))
         };
         let components = types.iter().map(take).collect::<Result<_>>()?;
         if self.0[at..] != [KEY_END] {
@@ -317,9 +317,9 @@ fn encode_ordered(subject: &str, components: &[Bytes], types: &[(Type, Order)], 
     let len: usize = components.iter().map(Bytes::len).sum();
     // Exact for most keys: a marker each, and the terminator of escaped types.
     let mut out = Vec::with_capacity(len + 2 * components.len() + 1);
-    for (at, (component, &(ty, order))) in components.iter().zip(types).enumerate() {
+    for (at, (component, (ty, order))) in components.iter().zip(types).enumerate() {
         check_component(subject, at, component, ty)?;
-        ordered::put(&mut out, component, ty, order);
+        ordered::put(&mut out, component, ty, *order);
     }
     check_len(subject, len)?;
     out.push(end);
@@ -333,7 +333,7 @@ fn check_count(subject: &str, given: usize, expected: usize) -> Result<()> {
     Ok(())
 }
 
-fn check_component(subject: &str, at: usize, component: &[u8], ty: Type) -> Result<()> {
+fn check_component(subject: &str, at: usize, component: &[u8], ty: &Type) -> Result<()> {
     let name = || format!("{subject} component {}", at + 1);
     if let Some(reason) = ty.refused_in_key() {
         return Err(Error::invalid(name(), reason));

@@ -12,6 +12,8 @@
 //! associative, idempotent, and independent of when a replica compacted or looked at its clock. [`merge`] applies it
 //! to any number of sorted runs. All values are CQL wire bytes ([`Value`] is their typed face).
 
+#[cfg(test)]
+pub(crate) mod arbitrary;
 pub mod cell;
 pub mod compaction;
 pub mod complex;
@@ -36,6 +38,7 @@ pub mod schema;
 pub mod time;
 pub mod token;
 pub mod types;
+pub mod usertype;
 pub mod value;
 
 pub use cell::{Cell, CellKind, Deletion, Liveness, LivenessKind};
@@ -62,4 +65,5 @@ pub use schema::{
 pub use time::{Instant, Stamp, Timestamp};
 pub use token::{Token, TokenRange, Vnode, VnodeBits};
 pub use types::Type;
+pub use usertype::{Field, UserType, UserTypes};
 pub use value::Value;

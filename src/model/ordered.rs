@@ -52,7 +52,7 @@ pub(super) fn is_marker(byte: u8) -> bool {
 }
 
 /// Appends one component. `value` must be valid CQL bytes of `ty`, and `ty` one that keys may have.
-pub(super) fn put(out: &mut Vec<u8>, value: &[u8], ty: Type, order: Order) {
+pub(super) fn put(out: &mut Vec<u8>, value: &[u8], ty: &Type, order: Order) {
     if value.is_empty() && !is_escaped(ty) {
         out.push(match order {
             Order::Ascending => EMPTY_ASCENDING,
@@ -71,7 +71,7 @@ pub(super) fn put(out: &mut Vec<u8>, value: &[u8], ty: Type, order: Order) {
         Type::Float | Type::Double => put_float(out, value),
         Type::VarInt => put_varint(out, value),
         Type::Uuid | Type::TimeUuid => put_uuid(out, value, ty),
-        Type::Ascii | Type::Text | Type::Blob | Type::Inet | Type::Decimal | Type::Duration => put_escaped(out, value),
+        _ => put_escaped(out, value),
     }
     if order == Order::Descending {
         invert(&mut out[start..]);
@@ -80,7 +80,7 @@ pub(super) fn put(out: &mut Vec<u8>, value: &[u8], ty: Type, order: Order) {
 
 /// Takes one component off `at`, or says what is wrong with it. Only the framing and what cannot be turned back is
 /// checked: not, for example, that text is UTF-8.
-pub(super) fn take(source: &Bytes, at: &mut usize, ty: Type, order: Order) -> Result<Bytes, &'static str> {
+pub(super) fn take(source: &Bytes, at: &mut usize, ty: &Type, order: Order) -> Result<Bytes, &'static str> {
     let marker = *source.get(*at).ok_or("a component is missing")?;
     *at += 1;
     match (marker, order) {
@@ -105,13 +105,13 @@ pub(super) fn take(source: &Bytes, at: &mut usize, ty: Type, order: Order) -> Re
         }
         Type::VarInt => enc.varint(),
         Type::Uuid | Type::TimeUuid => take_uuid(enc.fixed::<16>()?, ty),
-        Type::Ascii | Type::Text | Type::Blob | Type::Inet | Type::Decimal | Type::Duration => enc.escaped(),
+        _ => enc.escaped(),
     }
 }
 
 /// Whether values of the type are escaped and ended, so that the empty one needs no marker of its own. Decimals and
 /// durations are in no key; they are named here so that every type has an answer.
-fn is_escaped(ty: Type) -> bool {
+fn is_escaped(ty: &Type) -> bool {
     matches!(ty, Type::Ascii | Type::Text | Type::Blob | Type::Inet | Type::Decimal | Type::Duration)
 }
 
@@ -205,18 +205,18 @@ fn unorder_high(ordered: u64) -> u64 {
     }
 }
 
-fn put_uuid(out: &mut Vec<u8>, value: &[u8], ty: Type) {
+fn put_uuid(out: &mut Vec<u8>, value: &[u8], ty: &Type) {
     let (high, low) = value.split_at(8);
     let word = |half: &[u8]| half.iter().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
-    let signs = if ty == Type::TimeUuid { SIGNS } else { 0 };
+    let signs = if *ty == Type::TimeUuid { SIGNS } else { 0 };
     out.extend_from_slice(&order_high(word(high)).to_be_bytes());
     out.extend_from_slice(&(word(low) ^ signs).to_be_bytes());
 }
 
-fn take_uuid(enc: [u8; 16], ty: Type) -> Result<Bytes, &'static str> {
+fn take_uuid(enc: [u8; 16], ty: &Type) -> Result<Bytes, &'static str> {
     let ordered = u128::from_be_bytes(enc);
     let (high, low) = ((ordered >> 64) as u64, ordered as u64);
-    if ty == Type::Uuid {
+    if *ty == Type::Uuid {
         return Ok(own((u128::from(unorder_high(high)) << 64 | u128::from(low)).to_be_bytes()));
     }
     if high >> 60 != 1 {

@@ -181,11 +181,11 @@ impl Table {
 
     /// Types and orders of the clustering columns: what [`super::ClusteringKey`] and [`super::Bound`] are encoded by.
     pub fn clustering_types(&self) -> Vec<(Type, Order)> {
-        self.clustering().map(|(column, order)| (column.ty, order)).collect()
+        self.clustering().map(|(column, order)| (column.ty.clone(), order)).collect()
     }
 
     /// Types of the partition key columns: what [`super::PartitionKey`] is encoded by.
     pub fn partition_types(&self) -> Vec<Type> {
-        self.partition_key().map(|column| column.ty).collect()
+        self.partition_key().map(|column| column.ty.clone()).collect()
     }
 }

@@ -19,6 +19,7 @@ use crate::{Error, Result};
 const DAY_NANOS: i64 = 86_400_000_000_000;
 /// The CQL date of 1970-01-01.
 const DATE_EPOCH: i64 = 1 << 31;
+const NOT_YET: &str = "values of this type are not there yet";
 
 /// A value that is not null.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +62,7 @@ pub enum Value {
 
 impl Value {
     /// The CQL bytes of this value as a `ty`, or why it is not one.
-    pub fn encode(&self, ty: Type) -> Result<Bytes> {
+    pub fn encode(&self, ty: &Type) -> Result<Bytes> {
         let bytes = match (self, ty) {
             (Value::Boolean(value), Type::Boolean) => owned([u8::from(*value)]),
             (Value::Integer(value), ty) if is_integer(ty) => integer_bytes(*value, ty)?,
@@ -79,7 +80,7 @@ impl Value {
             (Value::Duration { months, days, nanos }, Type::Duration) => {
                 Duration { months: *months, days: *days, nanos: *nanos }.encode()
             }
-            _ => return Err(Error::invalid(ty.name(), format!("a value of this type is needed, not {}", self.kind()))),
+            _ => return Err(Error::invalid(ty.word(), format!("a value of this type is needed, not {}", self.kind()))),
         };
         match ty {
             // The other types cannot hold anything that is not valid.
@@ -91,7 +92,7 @@ impl Value {
 
     /// The value of CQL bytes of a `ty`. Empty bytes are legal in storage for every type; for all but ascii, text and
     /// blob they have no typed value: `Ok(None)`.
-    pub fn decode(ty: Type, bytes: &Bytes) -> Result<Option<Value>> {
+    pub fn decode(ty: &Type, bytes: &Bytes) -> Result<Option<Value>> {
         validate(ty, bytes)?;
         if bytes.is_empty() && !matches!(ty, Type::Ascii | Type::Text | Type::Blob) {
             return Ok(None);
@@ -100,9 +101,13 @@ impl Value {
             Type::Ascii | Type::Text => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
             Type::Blob => Value::Blob(bytes.clone()),
             Type::Boolean => Value::Boolean(bytes[0] != 0),
-            Type::TinyInt | Type::SmallInt | Type::Int | Type::BigInt | Type::Time | Type::Timestamp => {
-                Value::Integer(signed(bytes))
-            }
+            Type::TinyInt
+            | Type::SmallInt
+            | Type::Int
+            | Type::BigInt
+            | Type::Time
+            | Type::Timestamp
+            | Type::Counter => Value::Integer(signed(bytes)),
             Type::Date => Value::Integer(i64::from(u32::from_be_bytes(array(bytes))) - DATE_EPOCH),
             Type::VarInt => Value::VarInt(BigInt::from_signed_bytes_be(bytes)),
             Type::Decimal => Value::Decimal {
@@ -118,6 +123,7 @@ impl Value {
             Type::Uuid | Type::TimeUuid => Value::Uuid(Uuid::from_bytes(array(bytes))),
             Type::Inet if bytes.len() == 4 => Value::Inet(Ipv4Addr::from(array::<4>(bytes)).into()),
             Type::Inet => Value::Inet(Ipv6Addr::from(array::<16>(bytes)).into()),
+            _ => return Err(Error::invalid(ty.word(), NOT_YET)),
         }))
     }
 
@@ -141,7 +147,7 @@ impl Value {
 
 /// Whether `bytes` are a canonical value of `ty`, or why not. Empty bytes are legal for every type. Allocates only to
 /// say what is wrong.
-pub fn validate(ty: Type, bytes: &[u8]) -> Result<()> {
+pub fn validate(ty: &Type, bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Ok(());
     }
@@ -161,12 +167,14 @@ pub fn validate(ty: Type, bytes: &[u8]) -> Result<()> {
         Type::Decimal => validate_decimal(bytes),
         Type::Duration => decode_duration(bytes).map(drop),
         Type::Inet => validate_inet(bytes),
+        Type::Counter => validate_width(ty, bytes, 8),
+        _ => Err(Error::invalid(ty.word(), NOT_YET)),
     }
 }
 
-fn validate_width(ty: Type, bytes: &[u8], width: usize) -> Result<()> {
+fn validate_width(ty: &Type, bytes: &[u8], width: usize) -> Result<()> {
     if bytes.len() != width {
-        return Err(Error::invalid(ty.name(), format!("{} bytes given; it has {width}", bytes.len())));
+        return Err(Error::invalid(ty.word(), format!("{} bytes given; it has {width}", bytes.len())));
     }
     Ok(())
 }
@@ -192,7 +200,7 @@ fn validate_text(bytes: &[u8]) -> Result<()> {
 }
 
 fn validate_boolean(bytes: &[u8]) -> Result<()> {
-    validate_width(Type::Boolean, bytes, 1)?;
+    validate_width(&Type::Boolean, bytes, 1)?;
     if bytes[0] > 1 {
         return Err(Error::invalid("boolean", format!("0x{:02x} given; false is 0x00, true is 0x01", bytes[0])));
     }
@@ -200,7 +208,7 @@ fn validate_boolean(bytes: &[u8]) -> Result<()> {
 }
 
 fn validate_time(bytes: &[u8]) -> Result<()> {
-    validate_width(Type::Time, bytes, 8)?;
+    validate_width(&Type::Time, bytes, 8)?;
     let nanos = signed(bytes);
     if !(0..DAY_NANOS).contains(&nanos) {
         return Err(Error::invalid("time", format!("{nanos} ns given; a day has 0 to {} ns", DAY_NANOS - 1)));
@@ -209,7 +217,7 @@ fn validate_time(bytes: &[u8]) -> Result<()> {
 }
 
 fn validate_timeuuid(bytes: &[u8]) -> Result<()> {
-    validate_width(Type::TimeUuid, bytes, 16)?;
+    validate_width(&Type::TimeUuid, bytes, 16)?;
     let version = bytes[6] >> 4;
     if version != 1 {
         return Err(Error::invalid(
@@ -237,17 +245,17 @@ fn validate_decimal(bytes: &[u8]) -> Result<()> {
             format!("{} bytes given; it has 4 of scale and at least 1 of digits", bytes.len()),
         ));
     }
-    validate_shortest(Type::Decimal, &bytes[4..])
+    validate_shortest(&Type::Decimal, &bytes[4..])
 }
 
-fn validate_shortest(ty: Type, bytes: &[u8]) -> Result<()> {
+fn validate_shortest(ty: &Type, bytes: &[u8]) -> Result<()> {
     match bytes {
         [0x00, second, ..] if *second < 0x80 => {}
         [0xff, second, ..] if *second >= 0x80 => {}
         _ => return Ok(()),
     }
     Err(Error::invalid(
-        ty.name(),
+        ty.word(),
         format!("the first of {} bytes of digits is superfluous; the shortest two's complement is needed", bytes.len()),
     ))
 }
@@ -256,11 +264,11 @@ fn decode_duration(bytes: &[u8]) -> Result<Duration> {
     Duration::decode(bytes).map_err(|reason| Error::invalid("duration", reason))
 }
 
-fn is_integer(ty: Type) -> bool {
+fn is_integer(ty: &Type) -> bool {
     matches!(ty, Type::TinyInt | Type::SmallInt | Type::Int | Type::BigInt | Type::Date | Type::Time | Type::Timestamp)
 }
 
-fn integer_bytes(value: i64, ty: Type) -> Result<Bytes> {
+fn integer_bytes(value: i64, ty: &Type) -> Result<Bytes> {
     let bytes = match ty {
         Type::TinyInt => i8::try_from(value).map(|value| owned(value.to_be_bytes())),
         Type::SmallInt => i16::try_from(value).map(|value| owned(value.to_be_bytes())),
@@ -275,7 +283,7 @@ fn integer_bytes(value: i64, ty: Type) -> Result<Bytes> {
             _ => 31,
         };
         let limit = 1i64 << bits;
-        Error::invalid(ty.name(), format!("{value} is out of range; it holds {} to {}", -limit, limit - 1))
+        Error::invalid(ty.word(), format!("{value} is out of range; it holds {} to {}", -limit, limit - 1))
     })
 }
 

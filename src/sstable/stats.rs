@@ -7,7 +7,7 @@
 //!             absent if its flag is
 //! keys        first, last partition key          clustering  least, greatest     (length varint, bytes each)
 //! timestamps  min, max i64                       expiries, ldts  min, max i64, seconds since 1970
-//! columns     count varint | (id varint, type u8) ...
+//! columns     count varint | (id varint, type) ...        user-defined types with their fields
 //! ```
 //!
 //! Invariant: the clustering bounds hold every row *and both ends of every range deletion*; a partition deletion or a
@@ -19,6 +19,7 @@ use bytes::Bytes;
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::codec::row::view::{CellView, KindView, Part, RowView};
+use crate::codec::types::{UserTypes, put_type, take_type};
 use crate::codec::varint::{Reader, put_bytes, put_varint};
 use crate::model::{
     ColumnId, Deletion, Fragment, Liveness, LivenessKind, PartitionKey, Stamp, TableId, Timestamp, Type,
@@ -238,7 +239,7 @@ pub fn put_columns(out: &mut Vec<u8>, columns: &[(ColumnId, Type)]) {
     put_varint(out, columns.len() as u64);
     for (id, ty) in columns {
         put_varint(out, u64::from(id.0));
-        out.push(ty.code());
+        put_type(out, ty, UserTypes::Whole);
     }
 }
 
@@ -246,9 +247,7 @@ pub fn put_columns(out: &mut Vec<u8>, columns: &[(ColumnId, Type)]) {
 pub fn read_columns(reader: &mut Reader) -> Result<Vec<(ColumnId, Type)>> {
     let mut columns = Vec::new();
     for _ in 0..reader.varint()? {
-        let (id, code) = (reader.varint_u32()?, reader.u8()?);
-        let ty = Type::from_code(code).ok_or_else(|| reader.corrupt(format!("no column type has the code {code}")))?;
-        columns.push((ColumnId(id), ty));
+        columns.push((ColumnId(reader.varint_u32()?), take_type(reader, UserTypes::Whole)?));
     }
     Ok(columns)
 }

@@ -441,6 +441,6 @@ impl v1::schema_server::Schema for Memory {
                 && (wanted.table.is_empty() || table.name == wanted.table)
         });
         let (tables, keyspaces) = (tables.cloned().collect(), state.keyspaces.clone());
-        Ok(Response::new(v1::DescribeResponse { keyspaces, tables, epoch: None }))
+        Ok(Response::new(v1::DescribeResponse { keyspaces, tables, ..Default::default() }))
     }
 }

@@ -142,7 +142,7 @@ pub fn read_request(key: i64, level: Consistency) -> ReadRequest {
 /// The nodes that hold a row of `app.kv`, one per zone.
 pub fn replicas(topology: &Topology, key: i64) -> Vec<u32> {
     let bits = VnodeBits::new(topology.vnode_bits as u8).unwrap();
-    let bytes = trefoil::model::Value::Integer(key).encode(Type::BigInt).unwrap();
+    let bytes = trefoil::model::Value::Integer(key).encode(&Type::BigInt).unwrap();
     let vnode = bits.vnode(PartitionKey::encode(&[bytes], &[Type::BigInt]).unwrap().token());
     topology.zones.iter().map(|zone| zone.owners[vnode.0 as usize]).collect()
 }

@@ -64,7 +64,7 @@ fn read_members(text: &str, table: &Table) -> Result<Vec<Given>, Fault> {
         if given[place] != Given::Unset {
             return Err(Fault::of(&name, "it is given twice"));
         }
-        given[place] = match read_value(&value, column.ty).map_err(|reason| Fault::of(&name, reason))? {
+        given[place] = match read_value(&value, &column.ty).map_err(|reason| Fault::of(&name, reason))? {
             Some(value) => checked(value, column)?,
             None => Given::Null,
         };
@@ -80,22 +80,22 @@ fn syntax(error: &serde_json::Error) -> String {
 }
 
 /// The value of a JSON value as a `ty`; `None` for null.
-pub fn read_value(json: &serde_json::Value, ty: Type) -> Result<Option<Value>, String> {
+pub fn read_value(json: &serde_json::Value, ty: &Type) -> Result<Option<Value>, String> {
     use serde_json::Value as Json;
     match json {
         Json::Null => Ok(None),
-        Json::Bool(value) if ty == Type::Boolean => Ok(Some(Value::Boolean(*value))),
+        Json::Bool(value) if *ty == Type::Boolean => Ok(Some(Value::Boolean(*value))),
         Json::Number(number) if is_number(ty) => text::parse(number.as_str(), ty).map(Some),
-        Json::String(text) if !is_number(ty) && ty != Type::Boolean => text::parse(text, ty).map(Some),
+        Json::String(text) if !is_number(ty) && *ty != Type::Boolean => text::parse(text, ty).map(Some),
         Json::String(text) if is_float(ty) && matches!(text.as_str(), "NaN" | "Infinity" | "-Infinity") => {
             text::parse(text, ty).map(Some)
         }
-        other => Err(format!("{} is no {}; {}", text::shown_json(other), ty.name(), form(ty))),
+        other => Err(format!("{} is no {}; {}", text::shown_json(other), ty, form(ty))),
     }
 }
 
 /// How a value of the type is written in JSON.
-fn form(ty: Type) -> String {
+fn form(ty: &Type) -> String {
     match ty {
         Type::Boolean => text::form(ty).to_owned(),
         Type::Float | Type::Double => "it is a number, or one of \"NaN\", \"Infinity\", \"-Infinity\"".to_owned(),
@@ -104,17 +104,17 @@ fn form(ty: Type) -> String {
     }
 }
 
-fn is_float(ty: Type) -> bool {
+fn is_float(ty: &Type) -> bool {
     matches!(ty, Type::Float | Type::Double)
 }
 
 /// Whether values of the type are JSON numbers.
-fn is_number(ty: Type) -> bool {
+fn is_number(ty: &Type) -> bool {
     is_float(ty) || matches!(ty, Type::TinyInt | Type::SmallInt | Type::Int | Type::BigInt)
 }
 
 /// Writes a value, which is of type `ty`, as JSON.
-pub fn print_value(value: &Value, ty: Type, out: &mut String) {
+pub fn print_value(value: &Value, ty: &Type, out: &mut String) {
     let bare = match value {
         Value::Boolean(_) => true,
         Value::Integer(_) => is_number(ty),

@@ -72,7 +72,7 @@ pub struct KeyInput {
 pub fn checked(value: Value, column: &Column) -> Result<Given, Fault> {
     // The text forms of all other types yield valid values only.
     if matches!(value, Value::Text(_) | Value::Uuid(_) | Value::Duration { .. }) {
-        value.encode(column.ty).map_err(|error| Fault::of(&column.name, error.to_string()))?;
+        value.encode(&column.ty).map_err(|error| Fault::of(&column.name, error.to_string()))?;
     }
     Ok(Given::Value(value))
 }

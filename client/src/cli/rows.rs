@@ -33,7 +33,7 @@ pub enum Form<'a> {
 
 /// Prints rows.
 pub struct Printer<'a, W: Write> {
-    columns: Vec<(&'a str, Type)>,
+    columns: Vec<(&'a str, &'a Type)>,
     form: Form<'a>,
     out: BufWriter<W>,
     line: String,
@@ -53,7 +53,7 @@ pub fn columns_of<'a>(table: &'a Table, names: Option<&[String]>) -> Result<Vec<
 impl<'a, W: Write> Printer<'a, W> {
     /// Prints these columns of a table, in this order; all of them if there are no names. CSV begins with its header.
     pub fn new(table: &'a Table, names: Option<&[String]>, form: Form<'a>, out: W) -> Result<Printer<'a, W>> {
-        let columns = columns_of(table, names)?.into_iter().map(|column| (column.name.as_str(), column.ty)).collect();
+        let columns = columns_of(table, names)?.into_iter().map(|column| (column.name.as_str(), &column.ty)).collect();
         let (line, scratch) = (String::new(), String::new());
         let mut printer =
             Printer { columns, form, out: BufWriter::with_capacity(1 << 16, out), line, scratch, bytes: 0 };
@@ -92,10 +92,10 @@ impl<'a, W: Write> Printer<'a, W> {
             }
             json::print_string(name, &mut self.line);
             self.line.push(':');
-            match stored(row, name, *ty)? {
+            match stored(row, name, ty)? {
                 Stored::Null => self.line.push_str("null"),
                 Stored::Empty => self.line.push_str("\"\""),
-                Stored::Value(value) => json::print_value(&value, *ty, &mut self.line),
+                Stored::Value(value) => json::print_value(&value, ty, &mut self.line),
             }
         }
         self.line.push('}');
@@ -108,13 +108,13 @@ impl<'a, W: Write> Printer<'a, W> {
                 self.line.push(',');
             }
             self.scratch.clear();
-            match stored(row, name, *ty)? {
+            match stored(row, name, ty)? {
                 Stored::Null => {
                     self.line.push_str(null);
                     continue;
                 }
                 Stored::Empty => {}
-                Stored::Value(value) => text::print(&value, *ty, &mut self.scratch),
+                Stored::Value(value) => text::print(&value, ty, &mut self.scratch),
             }
             csv::print(&self.scratch, null, &mut self.line);
         }
@@ -142,7 +142,7 @@ enum Stored {
     Value(Value),
 }
 
-fn stored(row: &Row, name: &str, ty: Type) -> Result<Stored> {
+fn stored(row: &Row, name: &str, ty: &Type) -> Result<Stored> {
     let Some(bytes) = row.bytes(name)? else { return Ok(Stored::Null) };
     match Value::decode(ty, &bytes) {
         Ok(Some(value)) => Ok(Stored::Value(value)),

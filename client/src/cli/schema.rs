@@ -148,7 +148,7 @@ fn table_json(table: &Table) -> Json {
             ColumnKind::Static => ("static", false),
             ColumnKind::Regular => ("regular", false),
         };
-        json!({ "name": column.name, "type": column.ty.name(), "kind": kind, "descending": descending })
+        json!({ "name": column.name, "type": column.ty.to_string(), "kind": kind, "descending": descending })
     });
     let durability = match table.options.durability {
         Durability::Commit => "commit",

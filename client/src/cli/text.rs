@@ -29,7 +29,7 @@ const MS_FIRST: i64 = DAY_FIRST * MS_PER_DAY;
 const MS_LAST: i64 = 253_402_207_199_999;
 
 /// The value of `text` as a `ty`, or why it is none.
-pub fn parse(text: &str, ty: Type) -> Result<Value, String> {
+pub fn parse(text: &str, ty: &Type) -> Result<Value, String> {
     let value = match ty {
         Type::Ascii | Type::Text => Some(Value::Text(text.to_owned())),
         Type::Blob => blob(text),
@@ -37,7 +37,7 @@ pub fn parse(text: &str, ty: Type) -> Result<Value, String> {
         Type::TinyInt => integer::<i8>(text)?,
         Type::SmallInt => integer::<i16>(text)?,
         Type::Int => integer::<i32>(text)?,
-        Type::BigInt => integer::<i64>(text)?,
+        Type::BigInt | Type::Counter => integer::<i64>(text)?,
         Type::VarInt => digits(text)?.map(Value::VarInt),
         Type::Decimal => decimal(text)?,
         Type::Float => float(text, f32::NAN, f32::INFINITY, f32::is_finite)?.map(Value::Float),
@@ -48,12 +48,13 @@ pub fn parse(text: &str, ty: Type) -> Result<Value, String> {
         Type::Duration => Some(duration::parse(text)?),
         Type::Uuid | Type::TimeUuid => uuid(text),
         Type::Inet => text.parse().ok().map(Value::Inet),
+        _ => None,
     };
-    value.ok_or_else(|| format!("{} is no {}; {}", shown(text), ty.name(), form(ty)))
+    value.ok_or_else(|| format!("{} is no {}; {}", shown(text), ty, form(ty)))
 }
 
 /// Writes a value of type `ty`; nothing if it is not one, which no table holds.
-pub fn print(value: &Value, ty: Type, out: &mut String) {
+pub fn print(value: &Value, ty: &Type, out: &mut String) {
     // Writing to a String does not fail.
     let _ = match value {
         Value::Boolean(value) => write!(out, "{value}"),
@@ -78,12 +79,14 @@ pub fn print(value: &Value, ty: Type, out: &mut String) {
 }
 
 /// How a value of the type is written, for those who wrote something else.
-pub fn form(ty: Type) -> &'static str {
+pub fn form(ty: &Type) -> &'static str {
     match ty {
         Type::Ascii | Type::Text => "any text",
         Type::Blob => "it is written as 0x and pairs of hex digits",
         Type::Boolean => "it is true or false",
-        Type::TinyInt | Type::SmallInt | Type::Int | Type::BigInt | Type::VarInt => "it is written in decimal digits",
+        Type::TinyInt | Type::SmallInt | Type::Int | Type::BigInt | Type::Counter | Type::VarInt => {
+            "it is written in decimal digits"
+        }
         Type::Decimal => "it is written like -12.50 or 1e-9",
         Type::Float | Type::Double => "it is a number, NaN, Infinity or -Infinity",
         Type::Date => "it is written like 2013-01-31",
@@ -92,6 +95,7 @@ pub fn form(ty: Type) -> &'static str {
         Type::Duration => "it is written like 1y2mo3d4h5m6s7ms8us9ns",
         Type::Uuid | Type::TimeUuid => "it is written like 123e4567-e89b-12d3-a456-426614174000",
         Type::Inet => "it is an IPv4 or IPv6 address",
+        _ => "values of this type are not there yet",
     }
 }
 

@@ -253,7 +253,7 @@ impl v1::schema_server::Schema for FakeNode {
         }
         let column = |id, name: &str, scalar: Scalar, kind: ColumnKind| v1::Column {
             name: name.to_owned(),
-            r#type: Some(v1::Type { scalar: scalar.into() }),
+            r#type: Some(v1::Type { kind: Some(v1::r#type::Kind::Scalar(scalar.into())), frozen: false }),
             kind: kind.into(),
             descending: kind == ColumnKind::Clustering,
             id,

@@ -39,7 +39,7 @@ impl<'a> Projector<'a> {
         Ok(components
             .into_iter()
             .zip(columns)
-            .map(|(bytes, column)| value::from_bytes(bytes, column.ty, self.parts.form))
+            .map(|(bytes, column)| value::from_bytes(bytes, &column.ty, self.parts.form))
             .collect())
     }
 
@@ -55,7 +55,7 @@ impl<'a> Projector<'a> {
         let clustering = components
             .into_iter()
             .zip(self.clustering.columns())
-            .map(|(bytes, column)| value::from_bytes(bytes, column.ty, self.parts.form))
+            .map(|(bytes, column)| value::from_bytes(bytes, &column.ty, self.parts.form))
             .collect();
         let cells = self.cells(Some(row), static_row);
         Ok(Row { partition: partition.to_vec(), clustering, cells, static_only: false })
@@ -72,14 +72,14 @@ impl<'a> Projector<'a> {
             let column = &self.table.columns[at];
             let source = if column.kind == ColumnKind::Static { static_row } else { row };
             match source.and_then(|row| row.cell(column.id)) {
-                Some(cell) => self.cell(cell, column.ty),
+                Some(cell) => self.cell(cell, &column.ty),
                 None => Cell::default(),
             }
         };
         self.parts.columns.iter().map(cell).collect()
     }
 
-    fn cell(&self, cell: &ModelCell, ty: trefoil::model::Type) -> Cell {
+    fn cell(&self, cell: &ModelCell, ty: &trefoil::model::Type) -> Cell {
         let Some(bytes) = cell.bytes_at(self.now_s) else { return Cell::default() };
         let mut answer = Cell { value: Some(value::from_bytes(bytes, ty, self.parts.form)), ..Cell::default() };
         if self.parts.metadata == Metadata::With {

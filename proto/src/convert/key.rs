@@ -110,7 +110,7 @@ fn components<'a>(
     values: impl Iterator<Item = Value>,
     columns: impl Iterator<Item = &'a Column>,
 ) -> Result<Vec<Bytes>> {
-    let encode = |(value, column): (Value, &Column)| match value::to_bytes(value, column.ty) {
+    let encode = |(value, column): (Value, &Column)| match value::to_bytes(value, &column.ty) {
         Ok(Some(bytes)) => Ok(bytes),
         Ok(None) => Err(InvalidDetail::new("null in a key").column(&column.name)),
         Err(invalid) => Err(invalid.column(&column.name)),

@@ -25,6 +25,7 @@ pub mod read;
 pub mod schema;
 #[cfg(test)]
 mod tests;
+pub mod types;
 pub mod value;
 
 /// The result of converting what a client sent.

@@ -142,7 +142,7 @@ impl Writer<'_> {
                 }
             };
             let value = value.unwrap_or_default();
-            let bytes = value::to_bytes(value, column.ty).map_err(|invalid| invalid.column(&name))?;
+            let bytes = value::to_bytes(value, &column.ty).map_err(|invalid| invalid.column(&name))?;
             cells.push((column.id, validity.cell(bytes)));
         }
         for cells in [&mut of_statics, &mut of_row] {

@@ -8,18 +8,17 @@ use trefoil::model::ddl::{
     AlterTable, ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable, OptionChanges,
     TruncateTable,
 };
+use trefoil::model::types::UnknownType;
+use trefoil::model::usertype::UserTypes;
 use trefoil::model::{
     Column as ModelColumn, ColumnId, ColumnKind as ModelKind, CompactionOptions, Durability as ModelDurability,
     Keyspace as ModelKeyspace, KeyspaceId, Order, Table as ModelTable, TableId, TableOptions as ModelOptions,
-    Type as ModelType,
 };
 use uuid::Uuid;
 
-use super::Result;
+use super::{Result, types};
 use crate::v1::ddl::Op;
-use crate::v1::{
-    self, Column, ColumnKind, Ddl, Durability, InvalidDetail, Keyspace, Table, TableOptions, TableRef, Type,
-};
+use crate::v1::{self, Column, ColumnKind, Ddl, Durability, InvalidDetail, Keyspace, Table, TableOptions, TableRef};
 
 /// The wire form of a keyspace.
 pub fn keyspace(keyspace: &ModelKeyspace) -> Keyspace {
@@ -44,8 +43,8 @@ pub fn table(keyspace: &str, table: &ModelTable) -> Table {
     }
 }
 
-/// A table from its wire form, as a client receives it.
-pub fn table_to_model(table: Table) -> Result<ModelTable> {
+/// A table from its wire form, as a client receives it, with the user-defined types that came with it.
+pub fn table_to_model(table: Table, known: &UserTypes) -> Result<ModelTable> {
     let place = |invalid: InvalidDetail| invalid.table(&table.keyspace, &table.name);
     let id = table_id_to_model(&table.id).map_err(place)?;
     let columns = table
@@ -53,7 +52,10 @@ pub fn table_to_model(table: Table) -> Result<ModelTable> {
         .into_iter()
         .map(|column| {
             let id = ColumnId(column.id);
-            column_to_model(column).map(|ColumnDefinition { name, ty, kind }| ModelColumn { id, name, ty, kind })
+            let ColumnDefinition { name, ty, kind } = column_to_model(column, &table.keyspace)?;
+            let unknown = |unknown: UnknownType| InvalidDetail::new(unknown.to_string()).column(&name);
+            let ty = ty.resolved(known).map_err(unknown)?;
+            Ok(ModelColumn { id, name, ty, kind })
         })
         .collect::<Result<_>>()
         .map_err(place)?;
@@ -85,7 +87,7 @@ pub fn column(column: &ModelColumn) -> Column {
     let (kind, descending) = kind(column.kind);
     Column {
         name: column.name.clone(),
-        r#type: Some(Type { scalar: i32::from(column.ty.code()) }),
+        r#type: Some(types::ty(&column.ty)),
         kind: kind.into(),
         descending,
         id: column.id.0,
@@ -101,10 +103,10 @@ fn kind(kind: ModelKind) -> (ColumnKind, bool) {
     }
 }
 
-fn column_to_model(column: Column) -> Result<ColumnDefinition> {
+fn column_to_model(column: Column, keyspace: &str) -> Result<ColumnDefinition> {
     let fault = |reason: &str| InvalidDetail::new(reason).column(&column.name);
-    let code = column.r#type.as_ref().map_or(0, |ty| ty.scalar);
-    let ty = u8::try_from(code).ok().and_then(ModelType::from_code).ok_or_else(|| fault("has no known type"))?;
+    let ty = column.r#type.clone().unwrap_or_default();
+    let ty = types::ty_to_model(ty, keyspace).map_err(|invalid| invalid.column(&column.name))?;
     let kind = match column.kind() {
         ColumnKind::PartitionKey => ModelKind::PartitionKey,
         ColumnKind::Clustering if column.descending => ModelKind::Clustering(Order::Descending),
@@ -225,7 +227,7 @@ fn column_definition(definition: &ColumnDefinition) -> Column {
     let (kind, descending) = kind(definition.kind);
     Column {
         name: definition.name.clone(),
-        r#type: Some(Type { scalar: i32::from(definition.ty.code()) }),
+        r#type: Some(types::ty(&definition.ty)),
         kind: kind.into(),
         descending,
         id: 0,
@@ -262,7 +264,8 @@ pub fn ddl_to_model(ddl: Ddl) -> Result<DdlStatement> {
 
 fn alter_table_to_model(alter: v1::AlterTable) -> Result<DdlStatement> {
     let place = |invalid: InvalidDetail| invalid.table(&alter.keyspace, &alter.name);
-    let add: Vec<_> = alter.add.into_iter().map(column_to_model).collect::<Result<_>>().map_err(place)?;
+    let add = alter.add.into_iter().map(|column| column_to_model(column, &alter.keyspace));
+    let add: Vec<_> = add.collect::<Result<_>>().map_err(place)?;
     let set = option_changes_to_model(alter.set_options.unwrap_or_default()).map_err(place)?;
     if add.is_empty() && alter.drop.is_empty() && alter.rename.is_empty() && set == OptionChanges::default() {
         return Err(place(InvalidDetail::new("the alteration changes nothing")));
@@ -291,7 +294,8 @@ fn option_changes_to_model(set: v1::OptionChanges) -> Result<OptionChanges> {
 fn create_table(create: v1::CreateTable) -> Result<DdlStatement> {
     let table = create.table.ok_or_else(|| InvalidDetail::new("the table is missing"))?;
     let place = |invalid: InvalidDetail| invalid.table(&table.keyspace, &table.name);
-    let columns = table.columns.into_iter().map(column_to_model).collect::<Result<_>>().map_err(place)?;
+    let columns = table.columns.into_iter().map(|column| column_to_model(column, &table.keyspace));
+    let columns = columns.collect::<Result<_>>().map_err(place)?;
     let options = options_to_model(table.options.unwrap_or_default()).map_err(place)?;
     Ok(DdlStatement::CreateTable(CreateTable {
         keyspace: table.keyspace,

@@ -13,7 +13,7 @@ use crate::v1::value::{Decimal, Duration, Kind, Null};
 use crate::v1::{InvalidDetail, Value, ValueForm};
 
 /// The CQL bytes of a value of a column of type `ty`; `None` for null.
-pub fn to_bytes(value: Value, ty: Type) -> Result<Option<Bytes>> {
+pub fn to_bytes(value: Value, ty: &Type) -> Result<Option<Bytes>> {
     let Some(kind) = value.kind else {
         return Err(InvalidDetail::new("the value is empty; null is written as `null`"));
     };
@@ -39,9 +39,8 @@ enum Carried {
     Model(ModelValue),
 }
 
-fn carried(kind: Kind, ty: Type) -> Result<Carried> {
-    let wrong =
-        |form: &str| Err(InvalidDetail::new(format!("is of type {}, the value is in the form `{form}`", ty.name())));
+fn carried(kind: Kind, ty: &Type) -> Result<Carried> {
+    let wrong = |form: &str| Err(InvalidDetail::new(format!("is of type {}, the value is in the form `{form}`", ty)));
     let sized = |form: &str, bytes: Bytes| {
         if bytes.is_empty() {
             return Err(InvalidDetail::new(format!("an empty `{form}`; empty values are written as `raw`")));
@@ -60,7 +59,7 @@ fn carried(kind: Kind, ty: Type) -> Result<Carried> {
         (Kind::Integer(value), ty) if is_integer(ty) => Ok(Carried::Model(ModelValue::Integer(value))),
         (Kind::Decimal(Decimal { scale, unscaled }), Type::Decimal) => {
             let Carried::Bytes(digits) = sized("decimal", unscaled)? else { return wrong("decimal") };
-            validate(Type::VarInt, &digits).map_err(|error| InvalidDetail::from_core(&error))?;
+            validate(&Type::VarInt, &digits).map_err(|error| InvalidDetail::from_core(&error))?;
             Ok(Carried::Bytes([&scale.to_be_bytes()[..], &digits].concat().into()))
         }
         (Kind::Duration(Duration { months, days, nanos }), Type::Duration) => {
@@ -70,7 +69,7 @@ fn carried(kind: Kind, ty: Type) -> Result<Carried> {
     }
 }
 
-fn is_integer(ty: Type) -> bool {
+fn is_integer(ty: &Type) -> bool {
     use Type::{BigInt, Date, Int, SmallInt, Time, Timestamp, TinyInt};
     matches!(ty, TinyInt | SmallInt | Int | BigInt | Date | Time | Timestamp)
 }
@@ -105,15 +104,15 @@ pub fn raw(bytes: Bytes) -> Value {
 
 /// The value of stored CQL bytes, in the form asked for. Stored bytes that are no value of `ty` (which validation on the
 /// way in rules out) are answered as `raw`, so that a reader sees what there is.
-pub fn from_bytes(bytes: Bytes, ty: Type, form: ValueForm) -> Value {
+pub fn from_bytes(bytes: Bytes, ty: &Type, form: ValueForm) -> Value {
     match form {
         ValueForm::Raw => raw(bytes),
         ValueForm::Typed => Value { kind: Some(typed(&bytes, ty).unwrap_or(Kind::Raw(bytes))) },
     }
 }
 
-fn typed(bytes: &Bytes, ty: Type) -> Option<Kind> {
-    if ty == Type::Blob {
+fn typed(bytes: &Bytes, ty: &Type) -> Option<Kind> {
+    if *ty == Type::Blob {
         return Some(Kind::Blob(bytes.clone()));
     }
     ModelValue::decode(ty, bytes).ok().flatten().map(|value| kind_of(value, bytes))

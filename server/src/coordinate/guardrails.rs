@@ -319,14 +319,14 @@ fn values(partition: &PartitionKey, table: &Table) -> Vec<v1::Value> {
     components
         .into_iter()
         .zip(table.partition_key())
-        .map(|(bytes, column)| value::from_bytes(bytes, column.ty, form))
+        .map(|(bytes, column)| value::from_bytes(bytes, &column.ty, form))
         .collect()
 }
 
 /// A partition key for people.
 fn shown(partition: &PartitionKey, table: &Table) -> String {
     let components = partition.decode(&table.partition_types()).unwrap_or_default();
-    let one = |(bytes, column): (bytes::Bytes, &trefoil::model::Column)| match Value::decode(column.ty, &bytes) {
+    let one = |(bytes, column): (bytes::Bytes, &trefoil::model::Column)| match Value::decode(&column.ty, &bytes) {
         Ok(Some(Value::Text(text))) => format!("{} = {text:?}", column.name),
         Ok(Some(value)) => format!("{} = {value:?}", column.name),
         Ok(None) | Err(_) => format!("{} = {}", column.name, bytes.escape_ascii()),

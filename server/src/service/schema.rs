@@ -114,7 +114,11 @@ fn failure(error: ProposeError, (keyspace, table): (String, String), state: &Clu
 fn refusal_code(reason: Reason) -> Code {
     match reason {
         Reason::Exists => Code::AlreadyExists,
-        Reason::UnknownKeyspace | Reason::UnknownTable | Reason::UnknownColumn | Reason::UnknownNode => Code::NotFound,
+        Reason::UnknownKeyspace
+        | Reason::UnknownTable
+        | Reason::UnknownColumn
+        | Reason::UnknownType
+        | Reason::UnknownNode => Code::NotFound,
         Reason::UnknownRegion
         | Reason::BadCopies
         | Reason::BadName
@@ -122,6 +126,7 @@ fn refusal_code(reason: Reason) -> Code {
         | Reason::KeyType
         | Reason::DuplicateColumn
         | Reason::BadOption
+        | Reason::BadType
         | Reason::BadMembers => Code::InvalidArgument,
         Reason::TooMany | Reason::OtherVersion => Code::FailedPrecondition,
     }
@@ -151,5 +156,6 @@ pub(super) fn describe(state: &ClusterState, request: &v1::DescribeRequest) -> R
         tables: tables.collect(),
         keyspaces: keyspaces.iter().map(|keyspace| convert::keyspace(keyspace)).collect(),
         epoch: Some(epoch_to_proto(state.epoch())),
+        types: Vec::new(),
     })
 }

@@ -7,6 +7,7 @@ mod entry;
 mod mutation;
 mod record;
 mod row;
+mod types;
 mod varint;
 
 use bytes::Bytes;

@@ -196,7 +196,7 @@ proptest! {
             let (next, verdict) = apply(&state, at(index), &entry);
             for (place, column) in all_columns(&next) {
                 let known = ever.entry(place).or_insert_with(|| column.clone());
-                prop_assert_eq!((known.ty, known.kind), (column.ty, column.kind));
+                prop_assert_eq!((known.ty.clone(), known.kind), (column.ty, column.kind));
                 let was_there = all_columns(&state).contains_key(&place);
                 let table = next.table(place.0).unwrap();
                 let is_new = state.next_column(place.0).is_none_or(|next| place.1 >= next);

@@ -191,7 +191,7 @@ fn contains(slice: &Slice, key: &ClusteringKey) -> bool {
 }
 
 /// How two CQL values compare, computed from their meaning.
-fn compare(ty: Type, left: &[u8], right: &[u8]) -> Ordering {
+fn compare(ty: &Type, left: &[u8], right: &[u8]) -> Ordering {
     if left.is_empty() || right.is_empty() {
         return left.len().min(1).cmp(&right.len().min(1));
     }
@@ -233,7 +233,7 @@ fn timeuuid_order(bytes: &[u8]) -> (u64, Vec<i8>) {
 }
 
 fn key_type() -> impl Strategy<Value = Type> {
-    let types: Vec<_> = Type::ALL.into_iter().filter(|ty| ty.refused_in_key().is_none()).collect();
+    let types: Vec<_> = Type::SCALARS.into_iter().filter(|ty| ty.refused_in_key().is_none()).collect();
     select(types)
 }
 
@@ -289,7 +289,7 @@ fn component(ty: Type) -> BoxedStrategy<Bytes> {
         Type::Uuid => uuid_bytes(&[0, 1, 4, 7]),
         Type::TimeUuid => uuid_bytes(&[1]),
         Type::Inet => prop_oneof![number(4), vec(any::<u8>(), 16)].boxed(),
-        Type::Decimal | Type::Duration => unreachable!("not in keys"),
+        _ => unreachable!("not in keys"),
     };
     prop_oneof![1 => Just(Vec::new()), 9 => value].prop_map(Bytes::from).boxed()
 }
@@ -301,7 +301,7 @@ fn types() -> impl Strategy<Value = Types> {
 }
 
 fn components(types: &Types) -> impl Strategy<Value = Vec<Bytes>> + use<> {
-    types.iter().map(|&(ty, _)| component(ty)).collect::<Vec<_>>()
+    types.iter().map(|(ty, _)| component(ty.clone())).collect::<Vec<_>>()
 }
 
 /// Two rows of one table; the second one often begins like the first.
@@ -317,14 +317,14 @@ fn two_rows() -> impl Strategy<Value = (Types, Vec<Bytes>, Vec<Bytes>)> {
 }
 
 fn compare_prefixes(types: &Types, left: &[Bytes], right: &[Bytes]) -> Ordering {
-    let by_component = types.iter().zip(left.iter().zip(right)).map(|(&(ty, order), (left, right))| match order {
+    let by_component = types.iter().zip(left.iter().zip(right)).map(|((ty, order), (left, right))| match order {
         Order::Ascending => compare(ty, left, right),
         Order::Descending => compare(ty, right, left),
     });
     by_component.fold(Ordering::Equal, Ordering::then)
 }
 
-fn canonical(ty: Type, bytes: &Bytes) -> Bytes {
+fn canonical(ty: &Type, bytes: &Bytes) -> Bytes {
     match ty {
         Type::Float if bytes.len() == 4 => Bytes::copy_from_slice(&float(bytes).to_be_bytes()),
         Type::Double if bytes.len() == 8 => Bytes::copy_from_slice(&double(bytes).to_be_bytes()),
@@ -382,7 +382,7 @@ proptest! {
     #[test]
     fn clustering_keys_turn_back((types, row, _) in two_rows()) {
         let encoded = key(&row, &types);
-        let expected: Vec<_> = types.iter().zip(&row).map(|(&(ty, _), bytes)| canonical(ty, bytes)).collect();
+        let expected: Vec<_> = types.iter().zip(&row).map(|((ty, _), bytes)| canonical(ty, bytes)).collect();
         prop_assert_eq!(encoded.decode(&types).unwrap(), expected);
         prop_assert_eq!(ClusteringKey::from_bytes(encoded.bytes().clone()).unwrap(), encoded.clone());
         prop_assert_eq!(encoded.before(), Bound::before(&row, &types).unwrap());
@@ -391,7 +391,7 @@ proptest! {
 
     #[test]
     fn partition_keys_turn_back((types, row, _) in two_rows()) {
-        let types: Vec<_> = types.iter().map(|&(ty, _)| ty).collect();
+        let types: Vec<_> = types.iter().map(|(ty, _)| ty.clone()).collect();
         prop_assume!(row.len() > 1 || !row[0].is_empty());
         let encoded = PartitionKey::encode(&row, &types).unwrap();
         prop_assert_eq!(encoded.decode(&types).unwrap(), row);
@@ -400,7 +400,7 @@ proptest! {
 
     #[test]
     fn random_bytes_never_panic(types in types(), mut bytes in vec(any::<u8>(), 0..40)) {
-        let partition: Vec<_> = types.iter().map(|&(ty, _)| ty).collect();
+        let partition: Vec<_> = types.iter().map(|(ty, _)| ty.clone()).collect();
         let _ = PartitionKey::from_bytes(bytes.clone().into()).decode(&partition);
         if let Some(first) = bytes.first_mut() {
             *first = 0x40;
@@ -426,7 +426,7 @@ proptest! {
         for other in [[&whole[..], &[0x38]].concat(), whole[..whole.len() - 1].to_vec()] {
             prop_assert!(matches!(ClusteringKey(other.into()).decode(&types), Err(Error::Corrupt(_))));
         }
-        let partition: Vec<_> = types.iter().map(|&(ty, _)| ty).collect();
+        let partition: Vec<_> = types.iter().map(|(ty, _)| ty.clone()).collect();
         if partition.len() == 1 {
             return Ok(()); // A single component is the key as it stands: any bytes are one.
         }

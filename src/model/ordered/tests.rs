@@ -8,7 +8,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap()).collect()
 }
 
-fn encoded(ty: Type, order: Order, value: &[u8]) -> Vec<u8> {
+fn encoded(ty: &Type, order: Order, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     put(&mut out, value, ty, order);
     out
@@ -54,13 +54,13 @@ fn every_type_is_encoded_as_documented() {
     ];
     for (ty, value, expected) in cases {
         let (value, mut expected) = (bytes(value), bytes(expected));
-        assert_eq!(encoded(ty, Order::Ascending, &value), expected, "{ty:?} {value:02x?}");
+        assert_eq!(encoded(&ty, Order::Ascending, &value), expected, "{ty:?} {value:02x?}");
         if expected == [EMPTY_ASCENDING] {
             expected = vec![EMPTY_DESCENDING];
         } else {
             invert(&mut expected[1..]);
         }
-        assert_eq!(encoded(ty, Order::Descending, &value), expected, "{ty:?} {value:02x?} descending");
+        assert_eq!(encoded(&ty, Order::Descending, &value), expected, "{ty:?} {value:02x?} descending");
     }
 }
 
@@ -68,17 +68,17 @@ fn every_type_is_encoded_as_documented() {
 fn long_varints_carry_their_length_in_two_bytes_and_stay_in_order() {
     let magnitude = |len: usize| [vec![0x01], vec![0x00; len - 1]].concat();
     let negative = |len: usize| [vec![0xfe], vec![0x00; len - 1]].concat();
-    assert_eq!(encoded(Type::VarInt, Order::Ascending, &magnitude(127))[1], 0xfe);
-    assert_eq!(encoded(Type::VarInt, Order::Ascending, &magnitude(128))[1..4], [0xff, 0x00, 0x80]);
-    assert_eq!(encoded(Type::VarInt, Order::Ascending, &negative(128))[1..4], [0x00, 0xff, 0x7f]);
+    assert_eq!(encoded(&Type::VarInt, Order::Ascending, &magnitude(127))[1], 0xfe);
+    assert_eq!(encoded(&Type::VarInt, Order::Ascending, &magnitude(128))[1..4], [0xff, 0x00, 0x80]);
+    assert_eq!(encoded(&Type::VarInt, Order::Ascending, &negative(128))[1..4], [0x00, 0xff, 0x7f]);
 
     let mut ascending: Vec<Vec<u8>> = [300, 128, 127, 1].map(negative).to_vec();
     ascending.extend([1, 127, 128, 300, 65_535].map(magnitude));
     for order in [Order::Ascending, Order::Descending] {
-        let mut keys: Vec<_> = ascending.iter().map(|value| encoded(Type::VarInt, order, value)).collect();
+        let mut keys: Vec<_> = ascending.iter().map(|value| encoded(&Type::VarInt, order, value)).collect();
         for (key, value) in keys.iter().zip(&ascending) {
             let mut at = 0;
-            let decoded = take(&Bytes::copy_from_slice(key), &mut at, Type::VarInt, order).unwrap();
+            let decoded = take(&Bytes::copy_from_slice(key), &mut at, &Type::VarInt, order).unwrap();
             assert_eq!((&decoded[..], at), (&value[..], key.len()));
         }
         if order == Order::Descending {
@@ -111,6 +111,6 @@ fn what_no_value_encodes_to_is_refused() {
     let short_in_long_form = format!("40 ff007f {}", "01".repeat(127));
     for (ty, key) in cases.into_iter().chain([(Type::VarInt, short_in_long_form.as_str())]) {
         let key = Bytes::from(bytes(key));
-        assert!(take(&key, &mut 0, ty, Order::Ascending).is_err(), "{ty:?} {key:02x?}");
+        assert!(take(&key, &mut 0, &ty, Order::Ascending).is_err(), "{ty:?} {key:02x?}");
     }
 }

@@ -320,7 +320,7 @@ fn csv_row(record: &Record, places: &[usize], null: &str, table: &Table) -> Resu
         given[*place] = if !field.quoted && field.text == null {
             Given::Null
         } else {
-            checked(text::parse(field.text, column.ty).map_err(fault)?, column)?
+            checked(text::parse(field.text, &column.ty).map_err(fault)?, column)?
         };
     }
     RowInput::new(table, given)

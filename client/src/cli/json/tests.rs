@@ -44,9 +44,9 @@ proptest! {
     #[test]
     fn what_is_printed_is_json_and_reads_as_the_same((ty, value) in typed_value()) {
         let mut text = String::new();
-        print_value(&value, ty, &mut text);
+        print_value(&value, &ty, &mut text);
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
-        prop_assert_eq!(read_value(&json, ty), Ok(Some(value)));
+        prop_assert_eq!(read_value(&json, &ty), Ok(Some(value)));
     }
 }
 

@@ -42,7 +42,7 @@ pub fn dump(path: &Path) -> Result<()> {
 
 fn print(path: &Path, sstable: &std::sync::Arc<Sstable>, out: &mut impl Write) -> Result<()> {
     let placed = |error: trefoil::Error| error.in_file(path, 0);
-    let types: Types = sstable.stats().columns.iter().copied().collect();
+    let types: Types = sstable.stats().columns.iter().cloned().collect();
     line(out, &head(path, sstable))?;
     let mut stream = sstable.read_through().map_err(placed)?;
     while let Some(fragment) = stream.next().map_err(placed)? {
@@ -57,7 +57,7 @@ fn line(out: &mut impl Write, json: &Json) -> Result<()> {
 
 fn head(path: &Path, sstable: &Sstable) -> Json {
     let stats = sstable.stats();
-    let columns = stats.columns.iter().map(|(id, ty)| json!({ "id": id.0, "type": ty.name() }));
+    let columns = stats.columns.iter().map(|(id, ty)| json!({ "id": id.0, "type": ty.to_string() }));
     json!({
         "file": path.display().to_string(),
         "id": sstable.id().to_string(),
@@ -141,7 +141,7 @@ fn complex_json(columns: &[(ColumnId, Complex)], types: &Types) -> Option<(Strin
 
 fn put_column(json: &mut Json, column: ColumnId, types: &Types) {
     json["column"] = column.0.into();
-    json["type"] = types.get(&column).map(|ty| ty.name()).into();
+    json["type"] = types.get(&column).map(Type::to_string).into();
 }
 
 fn cell_json(cell: &Cell) -> Json {

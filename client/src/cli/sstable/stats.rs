@@ -36,7 +36,7 @@ fn lines(sstable: &Sstable) -> Vec<(&'static str, String)> {
         ),
         _ => format!("0 of {}", directory.bits.count()),
     };
-    let columns: Vec<_> = stats.columns.iter().map(|(id, ty)| format!("{} {}", id.0, ty.name())).collect();
+    let columns: Vec<_> = stats.columns.iter().map(|(id, ty)| format!("{} {}", id.0, ty)).collect();
     vec![
         ("table", stats.table.to_string()),
         (
@@ -76,7 +76,7 @@ fn as_json(path: &Path, sstable: &Sstable) -> Json {
 }
 
 fn stats_json(stats: &Stats) -> Json {
-    let columns = stats.columns.iter().map(|(id, ty)| json!({ "id": id.0, "type": ty.name() }));
+    let columns = stats.columns.iter().map(|(id, ty)| json!({ "id": id.0, "type": ty.to_string() }));
     json!({
         "table": stats.table.to_string(),
         "partitions": stats.partitions,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn printed(value: &Value, ty: Type) -> String {
+fn printed(value: &Value, ty: &Type) -> String {
     let mut text = String::new();
     print(value, ty, &mut text);
     text
@@ -52,12 +52,14 @@ pub fn value_of(ty: Type) -> BoxedStrategy<Value> {
             any::<u128>().prop_map(|bits| Value::Uuid(Uuid::from_u128(bits & !(0xf << 76) | 1 << 76))).boxed()
         }
         Type::Inet => any::<std::net::IpAddr>().prop_map(Value::Inet).boxed(),
+        other => unreachable!("{other} is no scalar"),
     }
 }
 
 /// A type and a value of it.
 pub fn typed_value() -> impl Strategy<Value = (Type, Value)> {
-    prop::sample::select(Type::ALL.to_vec()).prop_flat_map(|ty| value_of(ty).prop_map(move |value| (ty, value)))
+    prop::sample::select(Type::SCALARS.to_vec())
+        .prop_flat_map(|ty| value_of(ty.clone()).prop_map(move |value| (ty.clone(), value)))
 }
 
 proptest! {
@@ -65,21 +67,21 @@ proptest! {
 
     #[test]
     fn what_is_printed_reads_as_the_same((ty, value) in typed_value()) {
-        let text = printed(&value, ty);
-        let read = parse(&text, ty);
-        prop_assert_eq!(read.as_ref(), Ok(&value), "{} of {}", text, ty.name());
-        prop_assert!(value.encode(ty).is_ok(), "a value of the test that is none: {:?}", value);
+        let text = printed(&value, &ty);
+        let read = parse(&text, &ty);
+        prop_assert_eq!(read.as_ref(), Ok(&value), "{} of {}", text, ty);
+        prop_assert!(value.encode(&ty).is_ok(), "a value of the test that is none: {:?}", value);
     }
 
     /// Whatever is read prints in its one form, and that form reads as the same.
     #[test]
     fn anything_is_read_or_refused_without_a_panic(
         text in "[-+0-9a-zA-Z:.,TZé ]{0,24}",
-        ty in prop::sample::select(Type::ALL.to_vec()),
+        ty in prop::sample::select(Type::SCALARS.to_vec()),
     ) {
-        if let Ok(value) = parse(&text, ty) {
-            let again = parse(&printed(&value, ty), ty).unwrap();
-            prop_assert_eq!(printed(&again, ty), printed(&value, ty));
+        if let Ok(value) = parse(&text, &ty) {
+            let again = parse(&printed(&value, &ty), &ty).unwrap();
+            prop_assert_eq!(printed(&again, &ty), printed(&value, &ty));
         }
     }
 }
@@ -123,8 +125,8 @@ fn the_forms_are_those_of_the_page() {
         (Type::Uuid, "123e4567-e89b-12d3-a456-426614174000"),
     ];
     for (ty, text) in cases {
-        let value = parse(text, ty).unwrap();
-        assert_eq!(printed(&value, ty), text, "{}", ty.name());
+        let value = parse(text, &ty).unwrap();
+        assert_eq!(printed(&value, &ty), text, "{}", ty);
     }
 }
 
@@ -143,7 +145,7 @@ fn other_forms_are_read_where_they_are_no_guess() {
         (Type::Int, "-0", "0"),
     ];
     for (ty, text, canonical) in cases {
-        assert_eq!(printed(&parse(text, ty).unwrap(), ty), canonical);
+        assert_eq!(printed(&parse(text, &ty).unwrap(), &ty), canonical);
     }
 }
 
@@ -190,15 +192,15 @@ fn what_is_no_value_is_refused_with_the_reason() {
         (Type::Inet, "10.0.0", "is no inet"),
     ];
     for (ty, text, reason) in cases {
-        let error = parse(text, ty).unwrap_err();
-        assert!(error.contains(reason), "{} {text:?}: {error}", ty.name());
+        let error = parse(text, &ty).unwrap_err();
+        assert!(error.contains(reason), "{} {text:?}: {error}", ty);
     }
 }
 
 #[test]
 fn long_texts_are_cut_in_messages() {
-    let error = parse(&"é".repeat(1_000), Type::Int).unwrap_err();
+    let error = parse(&"é".repeat(1_000), &Type::Int).unwrap_err();
     assert!(error.len() < 300, "{error}");
-    let error = parse(&"1".repeat(DIGITS_MAX + 1), Type::VarInt).unwrap_err();
+    let error = parse(&"1".repeat(DIGITS_MAX + 1), &Type::VarInt).unwrap_err();
     assert_eq!(error, "100001 digits, at most 100000 are read");
 }

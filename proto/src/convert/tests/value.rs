@@ -39,24 +39,24 @@ fn typed() -> impl Strategy<Value = (Type, Value)> {
 proptest! {
     #[test]
     fn a_value_survives_the_wire_in_every_form((ty, model) in typed()) {
-        let stored = model.encode(ty).unwrap();
+        let stored = model.encode(&ty).unwrap();
         let by_model = value::from_model(model);
-        prop_assert_eq!(value::to_bytes(by_model.clone(), ty), Ok(Some(stored.clone())));
-        prop_assert_eq!(value::from_bytes(stored.clone(), ty, ValueForm::Typed), by_model);
-        let raw = value::from_bytes(stored.clone(), ty, ValueForm::Raw);
-        prop_assert_eq!(value::to_bytes(raw, ty), Ok(Some(stored)));
+        prop_assert_eq!(value::to_bytes(by_model.clone(), &ty), Ok(Some(stored.clone())));
+        prop_assert_eq!(value::from_bytes(stored.clone(), &ty, ValueForm::Typed), by_model);
+        let raw = value::from_bytes(stored.clone(), &ty, ValueForm::Raw);
+        prop_assert_eq!(value::to_bytes(raw, &ty), Ok(Some(stored)));
     }
 
     #[test]
     fn a_value_of_another_form_is_refused((ty, _) in typed(), (other, model) in typed()) {
-        prop_assume!(std::mem::discriminant(&model) != std::mem::discriminant(&sample(ty)));
-        let refused = value::to_bytes(value::from_model(model), ty);
+        prop_assume!(std::mem::discriminant(&model) != std::mem::discriminant(&sample(&ty)));
+        let refused = value::to_bytes(value::from_model(model), &ty);
         prop_assert!(refused.is_err(), "{:?} as {:?}", other, ty);
     }
 }
 
 /// Some value of the form that a type takes.
-fn sample(ty: Type) -> Value {
+fn sample(ty: &Type) -> Value {
     match ty {
         Type::Ascii | Type::Text => Value::Text(String::new()),
         Type::Blob => Value::Blob(Bytes::new()),
@@ -76,30 +76,30 @@ fn sample(ty: Type) -> Value {
 fn buffers_of_texts_and_blobs_are_kept() {
     let text = String::from("of some length");
     let at = text.as_ptr();
-    let bytes = value::to_bytes(v1::Value { kind: Some(Kind::Text(text)) }, Type::Text).unwrap().unwrap();
+    let bytes = value::to_bytes(v1::Value { kind: Some(Kind::Text(text)) }, &Type::Text).unwrap().unwrap();
     assert_eq!(bytes.as_ptr(), at);
-    let answer = value::from_bytes(bytes, Type::Int, ValueForm::Raw);
+    let answer = value::from_bytes(bytes, &Type::Int, ValueForm::Raw);
     let Some(Kind::Raw(raw)) = answer.kind else { panic!("{answer:?}") };
     assert_eq!(raw.as_ptr(), at);
 }
 
 #[test]
 fn empty_bytes_are_legal_as_raw_and_come_back_so() {
-    for ty in Type::ALL {
-        let bytes = value::to_bytes(value::raw(Bytes::new()), ty).unwrap().unwrap();
+    for ty in Type::SCALARS {
+        let bytes = value::to_bytes(value::raw(Bytes::new()), &ty).unwrap().unwrap();
         let expected = match ty {
             Type::Ascii | Type::Text => Kind::Text(String::new()),
             Type::Blob => Kind::Blob(Bytes::new()),
             _ => Kind::Raw(Bytes::new()),
         };
-        assert_eq!(value::from_bytes(bytes, ty, ValueForm::Typed).kind, Some(expected), "{ty:?}");
+        assert_eq!(value::from_bytes(bytes, &ty, ValueForm::Typed).kind, Some(expected), "{ty:?}");
     }
 }
 
 #[test]
 fn null_is_not_a_value_and_nothing_is_not_null() {
-    assert_eq!(value::to_bytes(value::null(), Type::Int), Ok(None));
-    assert!(value::to_bytes(v1::Value::default(), Type::Int).is_err());
+    assert_eq!(value::to_bytes(value::null(), &Type::Int), Ok(None));
+    assert!(value::to_bytes(v1::Value::default(), &Type::Int).is_err());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn values_that_do_not_fit_are_refused() {
     for (ty, kind) in cases {
         let shown = format!("{kind:.40?}");
         assert!(
-            value::to_bytes(v1::Value { kind: Some(kind) }, ty).is_err(),
+            value::to_bytes(v1::Value { kind: Some(kind) }, &ty).is_err(),
             "{ty:?} {}",
             &shown[..shown.len().min(60)]
         );
