@@ -57,8 +57,13 @@ pub fn clustering(number: u64) -> Result<ClusteringKey> {
 
 /// The write of row `number`.
 pub fn mutation(number: u64) -> Result<Mutation> {
-    let timestamp = Timestamp(FIRST_STAMP + number as i64);
-    let cell = Cell { timestamp, kind: CellKind::Live(value(number)) };
+    mutation_of(number, number, value(number))
+}
+
+/// A write of row `number`, the later the larger its version.
+pub fn mutation_of(number: u64, version: u64, value: Bytes) -> Result<Mutation> {
+    let timestamp = Timestamp(FIRST_STAMP + version as i64);
+    let cell = Cell { timestamp, kind: CellKind::Live(value) };
     let marker = Some(Liveness { timestamp, kind: LivenessKind::Live });
     let row = Row { marker, cells: vec![(VALUE, cell)], ..Row::default() };
     let mut mutation = Mutation::new(table(), partition(number)?);

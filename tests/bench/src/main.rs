@@ -3,6 +3,7 @@
 //! ```text
 //!   cargo run --release -p trefoil-bench -- report            all of it, into docs/performance.md
 //!   cargo run --release -p trefoil-bench -- report --short    half a minute of it, to see that it runs
+//!   cargo run --release -p trefoil-bench --features rocksdb -- engine         the store beside other engines
 //!   valgrind --tool=callgrind target/release/trefoil-bench fixed write     instructions, which repeat exactly
 //! ```
 //!
@@ -15,11 +16,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use report::Marks;
 
 mod cluster;
 mod cpu;
 mod data;
 mod engine;
+mod engines;
 mod fixed;
 mod machine;
 mod measure;
@@ -33,7 +36,10 @@ mod yardstick;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measurements end at the first thing that is not as expected; there is nothing to tell apart.
-type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// See [`Error`].
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Measures Trefoil against yardsticks of the same machine and run.
 #[derive(Parser)]
@@ -72,6 +78,35 @@ enum Command {
         #[arg(long, default_value_t = 10)]
         seconds: u64,
     },
+    /// Measures the store beside other storage engines, prints tables, and rewrites their part of docs/performance.md.
+    Engine {
+        /// How many rows.
+        #[arg(long, default_value_t = 1_000_000)]
+        rows: u64,
+        /// Each engine is measured so many times, in turn; fewer if a round takes longer than its share of ten minutes for
+        /// each million of rows.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Only these, the first named first; all that are built in unless given.
+        #[arg(long, value_enum, value_delimiter = ',')]
+        engines: Vec<engines::Kind>,
+        /// Also write everything as JSON into this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// The page to rewrite between its marks; docs/performance.md for 1,000,000 and 10,000,000 rows of all engines.
+        #[arg(long)]
+        docs: Option<PathBuf>,
+    },
+    /// What `engine` starts: one measurement in a process of its own, which prints JSON.
+    #[command(hide = true)]
+    Alone {
+        /// An empty directory.
+        #[arg(long)]
+        directory: PathBuf,
+        /// Which measurement.
+        #[command(subcommand)]
+        what: engines::Alone,
+    },
     /// A fixed amount of work on one thread without sockets, to count instructions.
     Fixed {
         /// Which.
@@ -98,6 +133,11 @@ fn main() -> ExitCode {
             let plan = plan::Plan { cluster_window: Duration::from_secs(seconds), ..plan::Plan::full() };
             measure::keep_busy(&plan, what, in_flight)
         }
+        Command::Engine { rows, rounds, engines, json, docs } => {
+            let options = engines::Options { rows, rounds, engines };
+            engine(&options, json, docs)
+        }
+        Command::Alone { directory, what } => engines::run_alone(&what, &directory),
         Command::Fixed { work } => fixed::run(work),
     };
     match outcome {
@@ -119,7 +159,20 @@ fn report(short: bool, json: Option<PathBuf>, docs: Option<PathBuf>, only: &[Par
         std::fs::write(file, format!("{:#}\n", report.json()))?;
     }
     match docs {
-        Some(file) => report.rewrite(&file),
+        Some(file) => report.rewrite(&file, &Marks::of_report()),
+        None => Ok(()),
+    }
+}
+
+fn engine(options: &engines::Options, json: Option<PathBuf>, docs: Option<PathBuf>) -> Result<()> {
+    let docs = docs.or_else(|| options.is_for_the_page().then(report::page));
+    let report = engines::run(options)?;
+    println!("{}", report.markdown());
+    if let Some(file) = json {
+        std::fs::write(file, format!("{:#}\n", report.json()))?;
+    }
+    match docs {
+        Some(file) => report.rewrite(&file, &Marks::of_engines(options.rows)),
         None => Ok(()),
     }
 }

@@ -16,11 +16,16 @@ const GROUP: usize = 64;
 
 /// A new store with one table. At half of the budget a memtable is flushed.
 pub fn open(directory: &Path, memtable_budget_bytes: u64) -> Result<Store> {
+    open_with(directory, memtable_budget_bytes, 256 << 20)
+}
+
+/// The same, new or as it was left, with so much memory for decoded blocks.
+pub fn open_with(directory: &Path, memtable_budget_bytes: u64, cache_bytes: u64) -> Result<Store> {
     let options = StoreOptions {
         directory: directory.to_owned(),
         segment_bytes: 64 << 20,
         memtable_budget_bytes,
-        cache_bytes: 256 << 20,
+        cache_bytes,
         snapshots: Default::default(),
     };
     let table = TableSpec {

@@ -1,5 +1,6 @@
 //! What a run has found, for people and for programs.
 
+mod grid;
 mod page;
 
 use std::time::Duration;
@@ -9,7 +10,8 @@ use serde_json::{Value, json};
 use crate::machine::Machine;
 use crate::sample::{Series, Spread};
 
-pub use page::page;
+pub use grid::{Digits, Grid};
+pub use page::{Marks, page};
 
 /// A run.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub struct Report {
     /// Before and behind it.
     pub load_average: (f64, f64),
     tables: Vec<Table>,
+    grids: Vec<Grid>,
     ratios: Vec<Ratio>,
     facts: Vec<String>,
 }
@@ -61,8 +64,8 @@ pub enum Goal {
 impl Report {
     /// An empty one.
     pub fn new(machine: Machine, rounds: usize) -> Report {
-        let (tables, ratios, facts) = (Vec::new(), Vec::new(), Vec::new());
-        Report { machine, rounds, took: Duration::ZERO, load_average: (0.0, 0.0), tables, ratios, facts }
+        let (tables, grids, ratios, facts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Report { machine, rounds, took: Duration::ZERO, load_average: (0.0, 0.0), tables, grids, ratios, facts }
     }
 
     /// The table of this title, begun if it is new.
@@ -72,6 +75,11 @@ impl Report {
             self.tables.len() - 1
         });
         &mut self.tables[at]
+    }
+
+    /// Adds a table of other figures.
+    pub fn grid(&mut self, grid: Grid) {
+        self.grids.push(grid);
     }
 
     /// Adds a comparison without a goal.
@@ -114,6 +122,7 @@ impl Report {
             "seconds": self.took.as_secs_f64(),
             "load_average": [self.load_average.0, self.load_average.1],
             "tables": self.tables.iter().map(table).collect::<Value>(),
+            "grids": self.grids.iter().map(Grid::json).collect::<Value>(),
             "ratios": self.ratios.iter().map(ratio).collect::<Value>(),
             "facts": self.facts,
         })

@@ -7,8 +7,29 @@ use super::{Goal, Report, Row, Table};
 use crate::Result;
 use crate::sample::Spread;
 
-const BEGIN: &str = "<!-- measured: begin, written by trefoil-bench report -->";
-const END: &str = "<!-- measured: end -->";
+/// The lines between which a part of the page is written by a command.
+#[derive(Debug, Clone)]
+pub struct Marks {
+    begin: String,
+    end: String,
+}
+
+impl Marks {
+    /// Those of `report`.
+    pub fn of_report() -> Marks {
+        Marks::of("measured", "report")
+    }
+
+    /// Those of `engine` for so many rows.
+    pub fn of_engines(rows: u64) -> Marks {
+        Marks::of(&format!("engines, {rows} rows"), "engine")
+    }
+
+    fn of(what: &str, command: &str) -> Marks {
+        let begin = format!("<!-- {what}: begin, written by trefoil-bench {command} -->");
+        Marks { begin, end: format!("<!-- {what}: end -->") }
+    }
+}
 
 /// The page that tells of performance.
 pub fn page() -> PathBuf {
@@ -46,23 +67,23 @@ impl Report {
         }
         self.facts.iter().for_each(|fact| text += &format!("- {fact}.\n"));
         self.tables.iter().for_each(|table| table.markdown(&mut text));
+        self.grids.iter().for_each(|grid| grid.markdown(&mut text));
         text
     }
 
     /// Puts the report in the place of the last one.
-    pub fn rewrite(&self, file: &Path) -> Result<()> {
+    pub fn rewrite(&self, file: &Path, marks: &Marks) -> Result<()> {
         let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let rewritten = between_marks(&text, &self.markdown());
-        let rewritten =
-            rewritten.ok_or_else(|| format!("{}: the lines {BEGIN} and {END} are missing", file.display()))?;
+        let missing = || format!("{}: the lines {} and {} are missing", file.display(), marks.begin, marks.end);
+        let rewritten = between_marks(&text, marks, &self.markdown()).ok_or_else(missing)?;
         Ok(std::fs::write(file, rewritten)?)
     }
 }
 
-fn between_marks(text: &str, inside: &str) -> Option<String> {
-    let (before, rest) = text.split_once(BEGIN)?;
-    let (_, behind) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{inside}\n{END}{behind}"))
+fn between_marks(text: &str, Marks { begin, end }: &Marks, inside: &str) -> Option<String> {
+    let (before, rest) = text.split_once(begin)?;
+    let (_, behind) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n{inside}\n{end}{behind}"))
 }
 
 impl Table {
@@ -95,12 +116,12 @@ impl std::fmt::Display for Goal {
     }
 }
 
-fn spread(spread: &Spread, number: fn(f64) -> String) -> String {
+pub(super) fn spread(spread: &Spread, number: fn(f64) -> String) -> String {
     format!("{} ({} to {})", number(spread.median), number(spread.min), number(spread.max))
 }
 
 /// Two digits that count.
-fn two_digits(number: f64) -> String {
+pub(super) fn two_digits(number: f64) -> String {
     match number {
         0.0..1.0 => format!("{number:.2}"),
         1.0..10.0 => format!("{number:.1}"),
@@ -108,7 +129,7 @@ fn two_digits(number: f64) -> String {
     }
 }
 
-fn thousands(number: f64) -> String {
+pub(super) fn thousands(number: f64) -> String {
     match number {
         0.0..10_000.0 => format!("{number:.0}"),
         _ => format!("{:.0}k", number / 1e3),
@@ -117,13 +138,15 @@ fn thousands(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BEGIN, END, between_marks, thousands, two_digits};
+    use super::{Marks, between_marks, thousands, two_digits};
 
     #[test]
     fn only_what_is_between_the_marks_changes() {
-        let page = format!("# Title\n{BEGIN}\nold\n{END}\nbehind\n");
-        assert_eq!(between_marks(&page, "new"), Some(format!("# Title\n{BEGIN}\nnew\n{END}\nbehind\n")));
-        assert_eq!(between_marks("no marks", "new"), None);
+        let marks = Marks::of_engines(1000);
+        let Marks { begin, end } = &marks;
+        let page = format!("# Title\n{begin}\nold\n{end}\nbehind\n");
+        assert_eq!(between_marks(&page, &marks, "new"), Some(format!("# Title\n{begin}\nnew\n{end}\nbehind\n")));
+        assert_eq!(between_marks(&page, &Marks::of_report(), "new"), None);
     }
 
     #[test]
