@@ -48,7 +48,7 @@ impl Duration {
     }
 }
 
-fn put_vint(out: &mut Vec<u8>, value: u64) {
+pub(super) fn put_vint(out: &mut Vec<u8>, value: u64) {
     let bits = 64 - value.leading_zeros() as usize;
     // Each byte behind the first adds seven bits to its seven; the eighth adds eight.
     let more = (bits.saturating_sub(1) / 7).min(8);
@@ -61,7 +61,7 @@ fn put_vint(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_be_bytes()[8 - more..]);
 }
 
-fn take_vint(rest: &mut &[u8]) -> Result<u64, &'static str> {
+pub(super) fn take_vint(rest: &mut &[u8]) -> Result<u64, &'static str> {
     let (&first, tail) = rest.split_first().ok_or("it is cut short")?;
     let more = first.leading_ones() as usize;
     let (bytes, tail) = tail.split_at_checked(more).ok_or("it is cut short")?;

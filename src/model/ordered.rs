@@ -5,7 +5,7 @@
 //!   40 | enc             a value; all bytes of enc are inverted where the column descends
 //!   3e                   the empty value of a type of fixed size or of a varint, ascending: before all others
 //!   41                   the same where the column descends: behind all others
-//!   (3f                  reserved for null, which no key holds)
+//!   (3f                  null, which stands only inside of tuples and user types)
 //!
 //! enc of               is
 //!   integers, timestamp  sign bit flipped                       (so negative numbers come first)
@@ -16,17 +16,24 @@
 //!   timeuuid             1, time, then the low half with each byte's sign bit flipped (CQL compares them as signed)
 //!   text, ascii, blob,   each 00 becomes 00 ff; 00 ends it      (so "a" < "a\0" < "ab"; empty is just 00)
 //!   inet
+//!   list, set, vector,   each element (of a map: key, value, key, value) as an ascending component, then 38
+//!   map
+//!   tuple, user type     the same, with 3f for a field that is null
 //! ```
 //!
 //! No `enc` of a type is the prefix of another, and no byte behind it (the markers and the ends of keys and bounds) is
 //! 00 or ff; so the order of a whole key is decided by its first component that differs. The empty value has a marker of its
-//! own because a type of fixed size uses up all its bytes. Every `enc` leads back to the CQL bytes it was made
+//! own because a type of fixed size uses up all its bytes; what is made of others has none, but for user types, whose empty
+//! value is one without fields. Every `enc` leads back to the CQL bytes it was made
 //! from, except that any NaN comes back as the canonical one.
+
+use std::cmp::Ordering;
 
 use bytes::Bytes;
 
 use super::schema::Order;
 use super::types::Type;
+use super::value;
 
 /// Before a component with a value.
 pub(super) const COMPONENT: u8 = 0x40;
@@ -34,6 +41,11 @@ pub(super) const COMPONENT: u8 = 0x40;
 pub(super) const EMPTY_ASCENDING: u8 = 0x3e;
 /// The same in a descending column.
 pub(super) const EMPTY_DESCENDING: u8 = 0x41;
+
+/// Instead of a part that is null; no key holds null but inside of a tuple or user type.
+const NULL: u8 = 0x3f;
+/// Behind the last part of a value.
+const PARTS_END: u8 = 0x38;
 
 const SIGN: u8 = 0x80;
 const ESCAPED_ZERO: u8 = 0xff;
@@ -71,7 +83,10 @@ pub(super) fn put(out: &mut Vec<u8>, value: &[u8], ty: &Type, order: Order) {
         Type::Float | Type::Double => put_float(out, value),
         Type::VarInt => put_varint(out, value),
         Type::Uuid | Type::TimeUuid => put_uuid(out, value, ty),
-        _ => put_escaped(out, value),
+        Type::Ascii | Type::Text | Type::Blob | Type::Inet | Type::Decimal | Type::Duration | Type::Counter => {
+            put_escaped(out, value);
+        }
+        _ => put_parts(out, value, ty),
     }
     if order == Order::Descending {
         invert(&mut out[start..]);
@@ -90,29 +105,37 @@ pub(super) fn take(source: &Bytes, at: &mut usize, ty: &Type, order: Order) -> R
         }
         _ => return Err("a component begins with a byte that is no marker of its column"),
     }
-    let mut enc = Encoded { source, at, mask: if order == Order::Descending { 0xff } else { 0 } };
-    match ty {
-        Type::Boolean => enc.fixed::<1>().map(own),
-        Type::TinyInt => enc.fixed::<1>().map(flip_sign),
-        Type::SmallInt => enc.fixed::<2>().map(flip_sign),
-        Type::Int => enc.fixed::<4>().map(flip_sign),
-        Type::BigInt | Type::Timestamp => enc.fixed::<8>().map(flip_sign),
-        Type::Date => enc.fixed::<4>().map(own),
-        Type::Time => enc.fixed::<8>().map(own),
-        Type::Float => take_float(enc.fixed::<4>()?, |bits| f32::from_be_bytes(bits).is_nan(), NAN_FLOAT.to_be_bytes()),
-        Type::Double => {
-            take_float(enc.fixed::<8>()?, |bits| f64::from_be_bytes(bits).is_nan(), NAN_DOUBLE.to_be_bytes())
+    Encoded { source, at, mask: if order == Order::Descending { 0xff } else { 0 } }.value(ty)
+}
+
+/// How values of a type of fixed width compare: as their `enc`s do.
+pub(super) fn compare_fixed(left: &[u8], right: &[u8], ty: &Type) -> Ordering {
+    let enc = |value: &[u8]| {
+        let mut out = Vec::with_capacity(value.len() + 1);
+        put(&mut out, value, ty, Order::Ascending);
+        out
+    };
+    enc(left).cmp(&enc(right))
+}
+
+/// The parts of a value that is made of others: each a component of its own, ascending, or a null; then an end.
+fn put_parts(out: &mut Vec<u8>, value: &[u8], ty: &Type) {
+    for (at, part) in value::split(ty, value).unwrap_or_default().into_iter().enumerate() {
+        match part.zip(ty.part(at)) {
+            Some((part, ty)) => put(out, part, ty, Order::Ascending),
+            None => out.push(NULL),
         }
-        Type::VarInt => enc.varint(),
-        Type::Uuid | Type::TimeUuid => take_uuid(enc.fixed::<16>()?, ty),
-        _ => enc.escaped(),
     }
+    out.push(PARTS_END);
 }
 
 /// Whether values of the type are escaped and ended, so that the empty one needs no marker of its own. Decimals and
 /// durations are in no key; they are named here so that every type has an answer.
 fn is_escaped(ty: &Type) -> bool {
-    matches!(ty, Type::Ascii | Type::Text | Type::Blob | Type::Inet | Type::Decimal | Type::Duration)
+    matches!(
+        ty,
+        Type::Ascii | Type::Text | Type::Blob | Type::Inet | Type::Decimal | Type::Duration | Type::User { .. }
+    )
 }
 
 fn invert(bytes: &mut [u8]) {
@@ -245,6 +268,44 @@ struct Encoded<'a> {
 const CUT_SHORT: &str = "a component is cut short";
 
 impl Encoded<'_> {
+    fn value(&mut self, ty: &Type) -> Result<Bytes, &'static str> {
+        match ty {
+            Type::Boolean => self.fixed::<1>().map(own),
+            Type::TinyInt => self.fixed::<1>().map(flip_sign),
+            Type::SmallInt => self.fixed::<2>().map(flip_sign),
+            Type::Int => self.fixed::<4>().map(flip_sign),
+            Type::BigInt | Type::Timestamp => self.fixed::<8>().map(flip_sign),
+            Type::Date => self.fixed::<4>().map(own),
+            Type::Time => self.fixed::<8>().map(own),
+            Type::Float => {
+                take_float(self.fixed::<4>()?, |bits| f32::from_be_bytes(bits).is_nan(), NAN_FLOAT.to_be_bytes())
+            }
+            Type::Double => {
+                take_float(self.fixed::<8>()?, |bits| f64::from_be_bytes(bits).is_nan(), NAN_DOUBLE.to_be_bytes())
+            }
+            Type::VarInt => self.varint(),
+            Type::Uuid | Type::TimeUuid => take_uuid(self.fixed::<16>()?, ty),
+            Type::Ascii | Type::Text | Type::Blob | Type::Inet | Type::Decimal | Type::Duration | Type::Counter => {
+                self.escaped()
+            }
+            _ => self.parts(ty),
+        }
+    }
+
+    fn parts(&mut self, ty: &Type) -> Result<Bytes, &'static str> {
+        let mut parts = Vec::new();
+        loop {
+            let [marker] = self.fixed::<1>()?;
+            match (marker, ty.part(parts.len())) {
+                (PARTS_END, _) => break,
+                (NULL, Some(_)) => parts.push(None),
+                (COMPONENT, Some(inner)) => parts.push(Some(self.value(inner)?)),
+                _ => return Err("a value has a part that its type does not have"),
+            }
+        }
+        value::rejoined(ty, &parts).map_err(|_| "its parts do not make a value")
+    }
+
     fn slice(&mut self, len: usize) -> Result<&[u8], &'static str> {
         let end = self.at.checked_add(len).ok_or(CUT_SHORT)?;
         let slice = self.source.get(*self.at..end).ok_or(CUT_SHORT)?;

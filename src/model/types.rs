@@ -244,6 +244,29 @@ impl Type {
         }
     }
 
+    /// The type of the part of a value at this place, see [`super::value::parts`]; `None` where a value has no such part.
+    pub fn part(&self, at: usize) -> Option<&Type> {
+        match self {
+            Type::List { element, .. } | Type::Set { element, .. } => Some(element),
+            Type::Vector { element, dimension } => (at < usize::from(*dimension)).then_some(&**element),
+            Type::Map { key, value, .. } => Some(if at.is_multiple_of(2) { key } else { value }),
+            Type::Tuple(elements) => elements.get(at),
+            Type::User { definition, .. } => definition.fields.get(at).map(|field| &field.ty),
+            _ => None,
+        }
+    }
+
+    /// Whether its values are made of no others.
+    pub fn is_scalar(&self) -> bool {
+        self.code() < 32
+    }
+
+    /// Whether no bytes at all are a value like any other: an empty text, a user-defined type without a field that is
+    /// not null. For other scalar types empty bytes are legal in storage, but stand for nothing that can be said.
+    pub fn has_empty_value(&self) -> bool {
+        matches!(self, Type::Ascii | Type::Text | Type::Blob | Type::User { .. })
+    }
+
     /// Whether it is, or holds, one for which `is` says so.
     pub fn any(&self, is: &mut impl FnMut(&Type) -> bool) -> bool {
         is(self) || self.parts().into_iter().any(|part| part.any(is))

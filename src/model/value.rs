@@ -15,11 +15,17 @@ use super::duration::Duration;
 use super::types::Type;
 use crate::{Error, Result};
 
+mod compare;
+mod composite;
+
+pub use compare::compare;
+pub use composite::{assembled, normalised, parts};
+pub(super) use composite::{rejoined, split};
+
 /// Nanoseconds of a day: the first number that is no time.
 const DAY_NANOS: i64 = 86_400_000_000_000;
 /// The CQL date of 1970-01-01.
 const DATE_EPOCH: i64 = 1 << 31;
-const NOT_YET: &str = "values of this type are not there yet";
 
 /// A value that is not null.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,6 +64,14 @@ pub enum Value {
         /// Nanoseconds.
         nanos: i64,
     },
+    /// list, vector
+    List(Vec<Value>),
+    /// set; in any order, any of them several times, until it is encoded
+    Set(Vec<Value>),
+    /// map: keys and values, in any order until it is encoded
+    Map(Vec<(Value, Value)>),
+    /// tuple, and the fields of a user-defined type by their place; `None` is null, as what is left out at the end is
+    Tuple(Vec<Option<Value>>),
 }
 
 impl Value {
@@ -80,7 +94,8 @@ impl Value {
             (Value::Duration { months, days, nanos }, Type::Duration) => {
                 Duration { months: *months, days: *days, nanos: *nanos }.encode()
             }
-            _ => return Err(Error::invalid(ty.word(), format!("a value of this type is needed, not {}", self.kind()))),
+            (Value::List(_) | Value::Set(_) | Value::Map(_) | Value::Tuple(_), ty) => return self.encode_parts(ty),
+            _ => return Err(self.is_no(ty)),
         };
         match ty {
             // The other types cannot hold anything that is not valid.
@@ -90,12 +105,62 @@ impl Value {
         Ok(bytes)
     }
 
+    fn is_no(&self, ty: &Type) -> Error {
+        Error::invalid(ty.to_string(), format!("a value of this type is needed, not {}", self.kind()))
+    }
+
+    fn encode_parts(&self, ty: &Type) -> Result<Bytes> {
+        let values: Vec<Option<&Value>> = match (self, ty) {
+            (Value::List(values), Type::List { .. } | Type::Vector { .. }) | (Value::Set(values), Type::Set { .. }) => {
+                values.iter().map(Some).collect()
+            }
+            (Value::Map(pairs), Type::Map { .. }) => {
+                pairs.iter().flat_map(|(key, value)| [Some(key), Some(value)]).collect()
+            }
+            (Value::Tuple(values), Type::Tuple(_) | Type::User { .. }) => values.iter().map(Option::as_ref).collect(),
+            _ => return Err(self.is_no(ty)),
+        };
+        let encode = |(at, value): (usize, Option<&Value>)| match (value, ty.part(at)) {
+            (Some(value), Some(part)) => value.encode(part).map(Some),
+            (Some(_), None) => Err(Error::invalid(ty.to_string(), format!("more than {at} elements"))),
+            (None, _) => Ok(None),
+        };
+        assembled(ty, values.into_iter().enumerate().map(encode).collect::<Result<_>>()?)
+    }
+
+    /// The value of parts that were checked with the whole.
+    fn decode_parts(ty: &Type, bytes: &Bytes) -> Result<Option<Value>> {
+        let decode = |(at, part): (usize, Option<Bytes>)| match (part, ty.part(at)) {
+            (Some(part), Some(ty)) => Value::decode(ty, &part),
+            _ => Ok(None),
+        };
+        let mut values: Vec<Option<Value>> =
+            parts(ty, bytes)?.into_iter().enumerate().map(decode).collect::<Result<_>>()?;
+        Ok(Some(match ty {
+            Type::Set { .. } => Value::Set(values.into_iter().flatten().collect()),
+            Type::Map { .. } => {
+                let mut values = values.into_iter().flatten();
+                let pairs = std::iter::from_fn(|| values.next().zip(values.next()));
+                Value::Map(pairs.collect())
+            }
+            Type::Tuple(_) => Value::Tuple(values),
+            Type::User { definition, .. } => {
+                values.resize(definition.fields.len(), None);
+                Value::Tuple(values)
+            }
+            _ => Value::List(values.into_iter().flatten().collect()),
+        }))
+    }
+
     /// The value of CQL bytes of a `ty`. Empty bytes are legal in storage for every type; for all but ascii, text and
-    /// blob they have no typed value: `Ok(None)`.
+    /// blob they have no typed value: `Ok(None)`. Sets and maps come in their order, user-defined types with all fields.
     pub fn decode(ty: &Type, bytes: &Bytes) -> Result<Option<Value>> {
         validate(ty, bytes)?;
-        if bytes.is_empty() && !matches!(ty, Type::Ascii | Type::Text | Type::Blob) {
+        if bytes.is_empty() && !ty.has_empty_value() {
             return Ok(None);
+        }
+        if !ty.is_scalar() {
+            return Value::decode_parts(ty, bytes);
         }
         Ok(Some(match ty {
             Type::Ascii | Type::Text => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
@@ -123,7 +188,8 @@ impl Value {
             Type::Uuid | Type::TimeUuid => Value::Uuid(Uuid::from_bytes(array(bytes))),
             Type::Inet if bytes.len() == 4 => Value::Inet(Ipv4Addr::from(array::<4>(bytes)).into()),
             Type::Inet => Value::Inet(Ipv6Addr::from(array::<16>(bytes)).into()),
-            _ => return Err(Error::invalid(ty.word(), NOT_YET)),
+            // Not reached: these are no scalars.
+            _ => return Ok(None),
         }))
     }
 
@@ -141,14 +207,18 @@ impl Value {
             Value::VarInt(_) => "a varint",
             Value::Decimal { .. } => "a decimal",
             Value::Duration { .. } => "a duration",
+            Value::List(_) => "a list",
+            Value::Set(_) => "a set",
+            Value::Map(_) => "a map",
+            Value::Tuple(_) => "a tuple",
         }
     }
 }
 
-/// Whether `bytes` are a canonical value of `ty`, or why not. Empty bytes are legal for every type. Allocates only to
-/// say what is wrong.
+/// Whether `bytes` are a canonical value of `ty`, or why not. Empty bytes are legal for every scalar type. For scalar
+/// types it allocates only to say what is wrong.
 pub fn validate(ty: &Type, bytes: &[u8]) -> Result<()> {
-    if bytes.is_empty() {
+    if bytes.is_empty() && (ty.is_scalar() || ty.has_empty_value()) {
         return Ok(());
     }
     match ty {
@@ -168,7 +238,7 @@ pub fn validate(ty: &Type, bytes: &[u8]) -> Result<()> {
         Type::Duration => decode_duration(bytes).map(drop),
         Type::Inet => validate_inet(bytes),
         Type::Counter => validate_width(ty, bytes, 8),
-        _ => Err(Error::invalid(ty.word(), NOT_YET)),
+        _ => composite::validate_composite(ty, bytes),
     }
 }
 
@@ -265,7 +335,17 @@ fn decode_duration(bytes: &[u8]) -> Result<Duration> {
 }
 
 fn is_integer(ty: &Type) -> bool {
-    matches!(ty, Type::TinyInt | Type::SmallInt | Type::Int | Type::BigInt | Type::Date | Type::Time | Type::Timestamp)
+    matches!(
+        ty,
+        Type::TinyInt
+            | Type::SmallInt
+            | Type::Int
+            | Type::BigInt
+            | Type::Date
+            | Type::Time
+            | Type::Timestamp
+            | Type::Counter
+    )
 }
 
 fn integer_bytes(value: i64, ty: &Type) -> Result<Bytes> {

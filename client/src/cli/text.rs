@@ -75,6 +75,7 @@ pub fn print(value: &Value, ty: &Type, out: &mut String) {
         Value::VarInt(value) => write!(out, "{value}"),
         Value::Decimal { scale, unscaled } => print_decimal(*scale, unscaled, out),
         Value::Duration { months, days, nanos } => duration::print(*months, *days, *nanos, out),
+        _ => Ok(()),
     };
 }
 

@@ -134,6 +134,7 @@ fn kind_of(value: ModelValue, bytes: &Bytes) -> Kind {
             Kind::Decimal(Decimal { scale, unscaled: unscaled.to_signed_bytes_be().into() })
         }
         ModelValue::Duration { months, days, nanos } => Kind::Duration(Duration { months, days, nanos }),
+        _ => Kind::Raw(bytes.clone()),
     }
 }
 

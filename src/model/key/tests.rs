@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::*;
+use crate::model::arbitrary::{Users, any_type, any_value};
 
 const ASC: Order = Order::Ascending;
 const DESC: Order = Order::Descending;
@@ -203,8 +204,21 @@ fn compare(ty: &Type, left: &[u8], right: &[u8]) -> Ordering {
         Type::Double => double(left).total_cmp(&double(right)),
         Type::Uuid => uuid_order(left).cmp(&uuid_order(right)),
         Type::TimeUuid => timeuuid_order(left).cmp(&timeuuid_order(right)),
-        _ => left.cmp(right),
+        scalar if scalar.is_scalar() => left.cmp(right),
+        composite => compare_parts(composite, left, right),
     }
+}
+
+/// Element by element or field by field, null first; then the shorter one first.
+fn compare_parts(ty: &Type, left: &[u8], right: &[u8]) -> Ordering {
+    let parts = |bytes: &[u8]| value::parts(ty, &Bytes::copy_from_slice(bytes)).unwrap();
+    let (left, right) = (parts(left), parts(right));
+    let pairs = left.iter().zip(&right).enumerate();
+    let by_part = pairs.map(|(at, pair)| match pair {
+        (Some(left), Some(right)) => compare(ty.part(at).unwrap(), left, right),
+        (left, right) => left.is_some().cmp(&right.is_some()),
+    });
+    by_part.fold(Ordering::Equal, Ordering::then).then(left.len().cmp(&right.len()))
 }
 
 fn float(bytes: &[u8]) -> f32 {
@@ -234,7 +248,8 @@ fn timeuuid_order(bytes: &[u8]) -> (u64, Vec<i8>) {
 
 fn key_type() -> impl Strategy<Value = Type> {
     let types: Vec<_> = Type::SCALARS.into_iter().filter(|ty| ty.refused_in_key().is_none()).collect();
-    select(types)
+    let composite = any_type(Users::Whole).prop_filter("not in keys", |ty| ty.refused_in_key().is_none());
+    prop_oneof![2 => select(types), 1 => composite]
 }
 
 fn number(width: usize) -> BoxedStrategy<Vec<u8>> {
@@ -271,7 +286,7 @@ fn uuid_bytes(versions: &'static [u8]) -> BoxedStrategy<Vec<u8>> {
 }
 
 /// CQL bytes of a type, the empty ones too.
-fn component(ty: Type) -> BoxedStrategy<Bytes> {
+fn component(ty: &Type) -> BoxedStrategy<Bytes> {
     let value = match ty {
         Type::Ascii | Type::Text => short_bytes(b"\0\x01ab\x7f"),
         Type::Blob => short_bytes(&[0x00, 0x01, 0x20, 0x38, 0x40, 0x60, 0xfe, 0xff]),
@@ -289,7 +304,10 @@ fn component(ty: Type) -> BoxedStrategy<Bytes> {
         Type::Uuid => uuid_bytes(&[0, 1, 4, 7]),
         Type::TimeUuid => uuid_bytes(&[1]),
         Type::Inet => prop_oneof![number(4), vec(any::<u8>(), 16)].boxed(),
-        _ => unreachable!("not in keys"),
+        composite => {
+            let ty = composite.clone();
+            return any_value(composite).prop_map(move |value| value.encode(&ty).unwrap()).boxed();
+        }
     };
     prop_oneof![1 => Just(Vec::new()), 9 => value].prop_map(Bytes::from).boxed()
 }
@@ -301,7 +319,7 @@ fn types() -> impl Strategy<Value = Types> {
 }
 
 fn components(types: &Types) -> impl Strategy<Value = Vec<Bytes>> + use<> {
-    types.iter().map(|(ty, _)| component(ty.clone())).collect::<Vec<_>>()
+    types.iter().map(|(ty, _)| component(ty)).collect::<Vec<_>>()
 }
 
 /// Two rows of one table; the second one often begins like the first.

@@ -1,7 +1,10 @@
 //! The ordered bytes of each type, byte for byte: they stand in every file. `key::tests` holds the laws.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::sync::Arc;
+
 use super::*;
+use crate::model::{Field, UserType};
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<char> = hex.chars().filter(|char| !char.is_whitespace()).collect();
@@ -52,7 +55,7 @@ fn every_type_is_encoded_as_documented() {
         (Type::Uuid, "00112233445516778899aabbccddeeff", "40 1677445500112233 8899aabbccddeeff"),
         (Type::TimeUuid, "00112233445516778899aabbccddeeff", "40 1677445500112233 08192a3b4c5d6e7f"),
     ];
-    for (ty, value, expected) in cases {
+    for (ty, value, expected) in cases.into_iter().chain(composites()) {
         let (value, mut expected) = (bytes(value), bytes(expected));
         assert_eq!(encoded(&ty, Order::Ascending, &value), expected, "{ty:?} {value:02x?}");
         if expected == [EMPTY_ASCENDING] {
@@ -62,6 +65,32 @@ fn every_type_is_encoded_as_documented() {
         }
         assert_eq!(encoded(&ty, Order::Descending, &value), expected, "{ty:?} {value:02x?} descending");
     }
+}
+
+/// Types made of others, a value, and its ordered bytes.
+fn composites() -> Vec<(Type, &'static str, &'static str)> {
+    let int = || Arc::new(Type::Int);
+    let field = |name: &str, ty| Field { name: name.to_owned(), ty };
+    let fields = vec![field("a", Type::Text), field("b", Type::Int)];
+    let user = Type::User { definition: Arc::new(UserType { fields, ..UserType::named("k", "t") }), frozen: true };
+    vec![
+        (Type::List { element: int(), frozen: true }, "00000000", "40 38"),
+        (
+            Type::List { element: int(), frozen: true },
+            "00000002 00000004 00000001 00000004 ffffffff",
+            "40 4080000001 407fffffff 38",
+        ),
+        (Type::Set { element: Arc::new(Type::Text), frozen: true }, "00000001 00000001 61", "40 406100 38"),
+        (
+            Type::Map { key: int(), value: Arc::new(Type::Text), frozen: true },
+            "00000001 00000004 00000001 00000000",
+            "40 4080000001 4000 38",
+        ),
+        (Type::Tuple([Type::Int, Type::Int].into()), "ffffffff 00000004 00000001", "40 3f 4080000001 38"),
+        (user.clone(), "00000001 61", "40 406100 38"),
+        (user, "", "40 38"),
+        (Type::Vector { element: Arc::new(Type::Float), dimension: 1 }, "3f800000", "40 40bf800000 38"),
+    ]
 }
 
 #[test]
