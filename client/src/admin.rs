@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic::Request;
 use trefoil::model::ddl::DdlStatement;
-use trefoil::model::{Keyspace, Table};
+use trefoil::model::{Keyspace, Table, UserTypes};
 use trefoil_proto::MESSAGE_BYTES_MAX;
 use trefoil_proto::convert::schema::{ddl, keyspace_to_model, table_to_model};
 use trefoil_proto::convert::types::user_types_to_model;
@@ -32,6 +32,8 @@ pub struct Schema {
     pub keyspaces: Vec<Keyspace>,
     /// By keyspace and name; with the keyspace's name.
     pub tables: Vec<(String, Table)>,
+    /// User-defined types by keyspace and name, with all their fields.
+    pub types: UserTypes,
 }
 
 impl Client {
@@ -53,7 +55,8 @@ impl Client {
             table_to_model(table, &types).map(|table| (keyspace, table))
         });
         let keyspaces = described.keyspaces.into_iter().map(keyspace_to_model).collect();
-        Ok(Schema { keyspaces, tables: tables.collect::<Result<_, _>>()? })
+        let tables = tables.collect::<Result<_, _>>()?;
+        Ok(Schema { keyspaces, tables, types })
     }
 
     /// The nodes and what each tells of itself.

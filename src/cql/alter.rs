@@ -1,10 +1,10 @@
-//! ALTER TABLE: one of ADD, DROP, RENAME and WITH.
+//! ALTER TABLE: one of ADD, DROP, RENAME and WITH; ALTER TYPE: ADD or RENAME.
 
 use super::parser::Parser;
 use super::table;
-use super::types::column_type;
+use super::types::{column_type, field};
 use crate::Result;
-use crate::model::{AlterTable, ColumnDefinition, ColumnKind, OptionChanges, TableOptions};
+use crate::model::{AlterTable, AlterType, ColumnDefinition, ColumnKind, OptionChanges, TableOptions};
 
 /// What follows `ALTER TABLE`.
 pub(super) fn alter_table(parser: &mut Parser) -> Result<AlterTable> {
@@ -22,6 +22,21 @@ pub(super) fn alter_table(parser: &mut Parser) -> Result<AlterTable> {
         alter.set = options(parser)?;
     } else {
         return Err(parser.unexpected("ADD, DROP, RENAME or WITH"));
+    }
+    Ok(alter)
+}
+
+/// What follows `ALTER TYPE`.
+pub(super) fn alter_type(parser: &mut Parser) -> Result<AlterType> {
+    let (keyspace, name) = parser.name_in_keyspace("the name of a type")?;
+    let mut alter = AlterType { keyspace, name, ..AlterType::default() };
+    if parser.accept_word("add") {
+        let keyspace = alter.keyspace.clone();
+        alter.add = list(parser, |parser| field(parser, &keyspace))?;
+    } else if parser.accept_word("rename") {
+        alter.rename = renames(parser)?;
+    } else {
+        return Err(parser.unexpected("ADD or RENAME (fields are never dropped)"));
     }
     Ok(alter)
 }

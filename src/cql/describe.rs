@@ -2,20 +2,53 @@
 
 use super::lexer::is_plain_name;
 use super::types::is_type_word;
-use crate::model::{Column, ColumnKind, CompactionOptions, Durability, Keyspace, Order, Table, Type};
+use crate::model::{Column, ColumnKind, CompactionOptions, Durability, Keyspace, Order, Table, Type, UserType};
 
-/// The statements that make `keyspace` and `tables`, which live in it.
-pub fn describe<'a>(keyspace: &Keyspace, tables: impl IntoIterator<Item = &'a Table>) -> String {
+/// The statements that make `keyspace`, and `types` and `tables`, which live in it.
+pub fn describe<'a>(
+    keyspace: &Keyspace,
+    types: impl IntoIterator<Item = &'a UserType>,
+    tables: impl IntoIterator<Item = &'a Table>,
+) -> String {
     let mut text = format!("CREATE KEYSPACE {}", name(&keyspace.name));
     if !keyspace.replication.is_empty() {
         let regions = keyspace.replication.iter().map(|(region, copies)| format!("{}: {copies}", quoted(region)));
         text += &format!(" WITH replication = {{{}}}", regions.collect::<Vec<_>>().join(", "));
     }
     text += ";\n";
+    for definition in made_before_used(types.into_iter().collect()) {
+        text += "\n";
+        text += &describe_type(definition);
+    }
     for table in tables {
         text += "\n";
         text += &describe_table(&keyspace.name, table);
     }
+    text
+}
+
+/// Types behind those that they are made of.
+fn made_before_used(mut types: Vec<&UserType>) -> Vec<&UserType> {
+    let mut ordered: Vec<&UserType> = Vec::with_capacity(types.len());
+    while !types.is_empty() {
+        let waiting: Vec<&str> = types.iter().map(|definition| definition.name.as_str()).collect();
+        let is_waiting =
+            |ty: &Type| matches!(ty, Type::User { definition, .. } if waiting.contains(&definition.name.as_str()));
+        let waits =
+            |definition: &&UserType| definition.fields.iter().any(|field| field.ty.any(&mut |ty| is_waiting(ty)));
+        let (later, now): (Vec<&UserType>, Vec<&UserType>) = types.iter().copied().partition(waits);
+        // Types that are made of themselves there are none; should there be, they are said all the same.
+        types = if now.is_empty() { Vec::new() } else { later.clone() };
+        ordered.extend(if now.is_empty() { later } else { now });
+    }
+    ordered
+}
+
+fn describe_type(definition: &UserType) -> String {
+    let mut text = format!("CREATE TYPE {}.{} (\n", name(&definition.keyspace), name(&definition.name));
+    let fields = definition.fields.iter().map(|field| format!("    {} {}", name(&field.name), type_words(&field.ty)));
+    text += &fields.collect::<Vec<_>>().join(",\n");
+    text += "\n);\n";
     text
 }
 

@@ -5,7 +5,7 @@
 //! Keyspace, Table ──describe──► statements that read back as the same
 //! ```
 //!
-//! Understood: CREATE and DROP of KEYSPACE and TABLE, ALTER TABLE, TRUNCATE, and USE. What CQL has beyond that is refused by its name, so that
+//! Understood: CREATE and DROP of KEYSPACE, TABLE and TYPE, ALTER of TABLE and TYPE, TRUNCATE, and USE. What CQL has beyond that is refused by its name, so that
 //! nothing is understood in part. Every error says where it is, what stands there and what would be right.
 
 mod alter;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::lexer::{Kind, Place, Token, is_reserved, tokens};
-use super::{alter, table};
-use crate::model::{CreateKeyspace, DdlStatement, DropKeyspace, DropTable, TruncateTable};
+use super::{alter, table, types};
+use crate::model::{CreateKeyspace, DdlStatement, DropKeyspace, DropTable, DropType, TruncateTable};
 use crate::{Error, Result};
 
 /// The statements of `text`, in order. A table without a keyspace gets that of the USE before it.
@@ -46,20 +46,29 @@ impl Parser {
             return Ok(Some(DdlStatement::TruncateTable(TruncateTable { keyspace, name })));
         }
         if self.accept_word("alter") {
-            self.one_of(&["table"], "TABLE (of keyspaces and indexes nothing can be altered yet)")?;
-            return Ok(Some(DdlStatement::AlterTable(alter::alter_table(self)?)));
+            let what = "TABLE or TYPE (of keyspaces and indexes nothing can be altered yet)";
+            return Ok(Some(match self.one_of(&["table", "type"], what)? {
+                "table" => DdlStatement::AlterTable(alter::alter_table(self)?),
+                _ => DdlStatement::AlterType(alter::alter_type(self)?),
+            }));
         }
         let creates = self.accept_word("create");
         if !creates && !self.accept_word("drop") {
             return Err(self.unexpected("CREATE, ALTER, DROP, TRUNCATE or USE (other statements are not there yet)"));
         }
-        let what = "KEYSPACE or TABLE (indexes, types, views and functions are not there yet)";
-        let statement = match (creates, self.one_of(&["keyspace", "table"], what)?) {
+        let what = "KEYSPACE, TABLE or TYPE (indexes, views and functions are not there yet)";
+        let statement = match (creates, self.one_of(&["keyspace", "table", "type"], what)?) {
             (true, "keyspace") => DdlStatement::CreateKeyspace(self.create_keyspace()?),
+            (true, "type") => DdlStatement::CreateType(types::create_type(self)?),
             (true, _) => DdlStatement::CreateTable(table::create_table(self)?),
             (false, "keyspace") => {
                 let if_exists = self.if_exists()?;
                 DdlStatement::DropKeyspace(DropKeyspace { name: self.name("the name of a keyspace")?, if_exists })
+            }
+            (false, "type") => {
+                let if_exists = self.if_exists()?;
+                let (keyspace, name) = self.name_in_keyspace("the name of a type")?;
+                DdlStatement::DropType(DropType { keyspace, name, if_exists })
             }
             (false, _) => {
                 let if_exists = self.if_exists()?;
@@ -150,10 +159,15 @@ impl Parser {
 
     /// `keyspace.table`, or `table` in the keyspace in use.
     pub(super) fn table_name(&mut self) -> Result<(String, String)> {
+        self.name_in_keyspace("the name of a table")
+    }
+
+    /// `keyspace.name`, or `name` in the keyspace in use.
+    pub(super) fn name_in_keyspace(&mut self, what: &str) -> Result<(String, String)> {
         let place = self.place();
-        let first = self.name("the name of a table")?;
+        let first = self.name(what)?;
         if self.accept_symbol('.') {
-            return Ok((first, self.name("the name of a table")?));
+            return Ok((first, self.name(what)?));
         }
         match &self.keyspace {
             Some(keyspace) => Ok((keyspace.clone(), first)),

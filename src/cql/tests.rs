@@ -3,15 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::model::arbitrary::{Users, any_type};
 use crate::model::{
-    AlterTable, Column, ColumnDefinition, ColumnId, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable,
-    DdlStatement, DropKeyspace, DropTable, Durability, Keyspace, KeyspaceId, OptionChanges, Order, Scaling, Table,
-    TableId, TableOptions, TruncateTable, Type,
+    AlterTable, AlterType, Column, ColumnDefinition, ColumnId, ColumnKind, CompactionOptions, CreateKeyspace,
+    CreateTable, CreateType, DdlStatement, DropKeyspace, DropTable, DropType, Durability, Field, Keyspace, KeyspaceId,
+    OptionChanges, Order, Scaling, Table, TableId, TableOptions, TruncateTable, Type, UserType,
 };
 
 fn column(name: &str, ty: Type, kind: ColumnKind) -> ColumnDefinition {
@@ -131,14 +132,54 @@ fn tables_are_altered_and_truncated() {
 }
 
 #[test]
+fn types_are_made_changed_dropped_and_printed_before_what_is_made_of_them() {
+    let text = "CREATE TYPE IF NOT EXISTS k.address (street text, \"No\" frozen<list<int>>);
+        ALTER TYPE k.address ADD zip ascii; ALTER TYPE k.address RENAME street TO road AND zip TO code;
+        DROP TYPE IF EXISTS k.address; USE k; DROP TYPE address";
+    let field = |name: &str, ty: Type| Field { name: name.into(), ty };
+    let numbers = Type::List { element: Arc::new(Type::Int), frozen: true };
+    let fields = vec![field("street", Type::Text), field("No", numbers)];
+    let definition = UserType { fields, ..UserType::named("k", "address") };
+    let alter = || AlterType { keyspace: "k".into(), name: "address".into(), ..AlterType::default() };
+    let drop = |if_exists| DropType { keyspace: "k".into(), name: "address".into(), if_exists };
+    let pair = |old: &str, new: &str| (old.to_owned(), new.to_owned());
+    let expected = [
+        DdlStatement::CreateType(CreateType { definition: definition.clone(), if_not_exists: true }),
+        DdlStatement::AlterType(AlterType { add: vec![field("zip", Type::Ascii)], ..alter() }),
+        DdlStatement::AlterType(AlterType { rename: vec![pair("street", "road"), pair("zip", "code")], ..alter() }),
+        DdlStatement::DropType(drop(true)),
+        DdlStatement::DropType(drop(false)),
+    ];
+    assert_eq!(parse(text).unwrap(), expected);
+    let of_address = Type::User { definition: Arc::new(definition.clone()), frozen: true };
+    let person = UserType { fields: vec![field("home", of_address)], ..UserType::named("k", "a_person") };
+    let keyspace = Keyspace { id: KeyspaceId(1), name: "k".to_owned(), replication: BTreeMap::new() };
+    let printed = "CREATE KEYSPACE k;
+
+CREATE TYPE k.address (
+    street text,
+    \"No\" frozen<list<int>>
+);
+
+CREATE TYPE k.a_person (
+    home frozen<address>
+);
+";
+    assert_eq!(describe(&keyspace, [&person, &definition], []), printed);
+}
+
+#[test]
 fn nothing_but_blanks_is_no_statement() {
     assert_eq!(parse("\u{feff} \r\n -- nothing\n ; /* ** */ //").unwrap(), []);
 }
 
 /// Text, where the error is, and words that it must contain.
-const REFUSED: [(&str, &str, &str); 64] = [
+const REFUSED: [(&str, &str, &str); 67] = [
     ("INSERT INTO k.t", "line 1, column 1", "found INSERT, expected CREATE, ALTER, DROP, TRUNCATE or USE"),
-    ("ALTER KEYSPACE k", "line 1, column 7", "found KEYSPACE, expected TABLE"),
+    ("ALTER KEYSPACE k", "line 1, column 7", "found KEYSPACE, expected TABLE or TYPE"),
+    ("CREATE TYPE k.t", "line 1, column 16", "expected '('"),
+    ("CREATE TYPE k.t ()", "line 1, column 18", "expected the name of a field"),
+    ("ALTER TYPE k.t DROP f", "line 1, column 16", "fields are never dropped"),
     ("ALTER TABLE k.t v int", "line 1, column 17", "found v, expected ADD, DROP, RENAME or WITH"),
     ("ALTER TABLE k.t ADD v", "line 1, column 22", "expected a type"),
     ("ALTER TABLE k.t ADD (v int", "line 1, column 27", "expected ',' or ')'"),
@@ -150,8 +191,8 @@ const REFUSED: [(&str, &str, &str); 64] = [
     ("ALTER TABLE k.t WITH comment = 'a' AND comment = 'b'", "line 1, column 40", "given twice"),
     ("TRUNCATE TABLE", "line 1, column 15", "expected the name of a table"),
     ("TRUNCATE t", "line 1, column 10", "expected KEYSPACE.t, or USE"),
-    ("CREATE INDEX ON k.t (v)", "line 1, column 8", "found INDEX, expected KEYSPACE or TABLE"),
-    ("DROP TYPE k.t", "line 1, column 6", "found TYPE, expected KEYSPACE or TABLE"),
+    ("CREATE INDEX ON k.t (v)", "line 1, column 8", "found INDEX, expected KEYSPACE, TABLE or TYPE"),
+    ("DROP TYPE t", "line 1, column 11", "expected KEYSPACE.t, or USE"),
     ("CREATE KEYSPACE k CREATE KEYSPACE l", "line 1, column 19", "found CREATE, expected ';'"),
     ("CREATE KEYSPACE", "line 1, column 16", "found the end of the text, expected the name of a keyspace"),
     ("CREATE KEYSPACE 'k'", "line 1, column 17", "found the text 'k'"),
@@ -257,7 +298,7 @@ CREATE TABLE shop.orders (
     AND durability = 'commit';
 ";
     let made = one_table(text.split_once("\n\n").unwrap().1);
-    assert_eq!(describe(&keyspace, &[table(made)]), text);
+    assert_eq!(describe(&keyspace, [], &[table(made)]), text);
 }
 
 /// The table that would be made of `made`.
@@ -346,7 +387,7 @@ proptest! {
         let name = "ks".to_owned();
         let keyspace = Keyspace { id: KeyspaceId(1), name: name.clone(), replication: replication.clone() };
         let described: Vec<Table> = tables.iter().cloned().map(table).collect();
-        let text = describe(&keyspace, &described);
+        let text = describe(&keyspace, [], &described);
         let mut expected =
             vec![DdlStatement::CreateKeyspace(CreateKeyspace { name, replication, if_not_exists: false })];
         expected.extend(tables.into_iter().map(DdlStatement::CreateTable));

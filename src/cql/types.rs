@@ -12,7 +12,7 @@ use super::lexer::{Kind, is_reserved};
 use super::parser::Parser;
 use crate::Result;
 use crate::model::types::TYPE_DEPTH_MAX;
-use crate::model::{Type, UserType};
+use crate::model::{CreateType, Field, Type, UserType};
 
 const COMPOSITES: [&str; 6] = ["frozen", "list", "map", "set", "tuple", "vector"];
 
@@ -24,6 +24,29 @@ pub(super) fn is_type_word(word: &str) -> bool {
 /// A type; user-defined ones of `keyspace` are named only.
 pub(super) fn column_type(parser: &mut Parser, keyspace: &str) -> Result<Type> {
     TypeParser { parser, keyspace }.ty(1)
+}
+
+/// What follows `CREATE TYPE`.
+pub(super) fn create_type(parser: &mut Parser) -> Result<CreateType> {
+    let if_not_exists = parser.if_not_exists()?;
+    let (keyspace, name) = parser.name_in_keyspace("the name of a type")?;
+    parser.expect_symbol('(')?;
+    let mut fields = Vec::new();
+    loop {
+        fields.push(field(parser, &keyspace)?);
+        if parser.accept_symbol(')') {
+            return Ok(CreateType { definition: UserType { keyspace, name, fields }, if_not_exists });
+        }
+        if !parser.accept_symbol(',') {
+            return Err(parser.unexpected("',' or ')'"));
+        }
+    }
+}
+
+/// `name type`
+pub(super) fn field(parser: &mut Parser, keyspace: &str) -> Result<Field> {
+    let name = parser.name("the name of a field")?;
+    Ok(Field { name, ty: column_type(parser, keyspace)? })
 }
 
 struct TypeParser<'a> {

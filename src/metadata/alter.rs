@@ -113,7 +113,7 @@ impl ClusterState {
         };
         let Some(known) = self.tables.get_mut(&id) else { return Ok(Applied::AlreadySo) };
         let subject = format!("table {}.{}", ask.keyspace, ask.name);
-        let altered = altered(known, ask, &subject)?;
+        let altered = altered(known, ask, &self.types, &subject)?;
         if altered.table.columns == known.table.columns && altered.table.options == known.table.options {
             return Ok(Applied::AlreadySo);
         }
@@ -122,7 +122,12 @@ impl ClusterState {
     }
 }
 
-fn altered(known: &KnownTable, ask: &AlterTable, subject: &str) -> std::result::Result<KnownTable, Refusal> {
+fn altered(
+    known: &KnownTable,
+    ask: &AlterTable,
+    types: &UserTypes,
+    subject: &str,
+) -> std::result::Result<KnownTable, Refusal> {
     let table = &known.table;
     if let Some(expected) = ask.expected_version
         && expected.get() != table.version
@@ -133,7 +138,7 @@ fn altered(known: &KnownTable, ask: &AlterTable, subject: &str) -> std::result::
     let mut change = Change { subject, columns: table.columns.clone(), next_column: known.next_column };
     change.rename(&ask.rename)?;
     ask.drop.iter().try_for_each(|name| change.drop(name))?;
-    let add = with_types(subject, &ask.add, &UserTypes::new())?;
+    let add = with_types(subject, &ask.keyspace, &ask.add, types)?;
     add.iter().try_for_each(|column| change.add(column))?;
     let definition = |column: &Column| {
         let Column { name, ty, kind, .. } = column.clone();

@@ -48,6 +48,7 @@ pub fn birth(birth: &Birth) -> Result<ClusterState, Refusal> {
         ring: Arc::new(ring),
         keyspaces: BTreeMap::new(),
         tables: BTreeMap::new(),
+        types: UserTypes::new(),
         dropped: BTreeSet::new(),
         started: BTreeSet::new(),
         next_keyspace: 1,
@@ -66,6 +67,9 @@ pub fn apply(state: &ClusterState, epoch: Epoch, entry: &Entry) -> (ClusterState
         Entry::DropTable(ask) => next.drop_table(ask),
         Entry::AlterTable(ask) => next.alter_table(ask),
         Entry::TruncateTable { id, table } => next.truncate_table(*id, table),
+        Entry::CreateType(ask) => next.create_type(ask),
+        Entry::AlterType(ask) => next.alter_type(ask),
+        Entry::DropType(ask) => next.drop_type(ask),
         Entry::NodeStarted(node) => next.node_started(*node),
     };
     if verdict == Ok(Applied::Changed) {
@@ -99,6 +103,7 @@ impl ClusterState {
             self.tables.remove(id);
             self.dropped.insert(*id);
         }
+        self.types.retain(|(keyspace, _), _| *keyspace != ask.name);
         Ok(Applied::Changed)
     }
 
@@ -108,8 +113,7 @@ impl ClusterState {
         if names.tables.contains_key(&ask.name) {
             return already(ask.if_not_exists, subject);
         }
-        // No user-defined type can be made yet.
-        let columns = with_types(&subject, &ask.columns, &UserTypes::new())?;
+        let columns = with_types(&subject, &ask.keyspace, &ask.columns, &self.types)?;
         let ask = &CreateTable { columns, ..ask.clone() };
         validate::table(ask)?;
         self.never_used(id, &subject)?;
@@ -183,10 +187,12 @@ impl ClusterState {
 /// Columns as they are asked for, with the fields of the types that they name.
 pub(super) fn with_types(
     subject: &str,
+    keyspace: &str,
     columns: &[ColumnDefinition],
     known: &UserTypes,
 ) -> Result<Vec<ColumnDefinition>, Refusal> {
     let whole = |column: &ColumnDefinition| {
+        validate::own_types(subject, keyspace, &column.ty)?;
         let ty = column.ty.resolved(known).map_err(|unknown| {
             let explanation = format!("column {} is of type {}: {unknown}", column.name, column.ty);
             Refusal::new(Reason::UnknownType, subject, explanation)
@@ -196,7 +202,7 @@ pub(super) fn with_types(
     columns.iter().map(whole).collect()
 }
 
-fn already(if_not_exists: bool, subject: String) -> Verdict {
+pub(super) fn already(if_not_exists: bool, subject: String) -> Verdict {
     if if_not_exists { Ok(Applied::AlreadySo) } else { Err(Refusal::new(Reason::Exists, subject, "it exists already")) }
 }
 
@@ -204,11 +210,11 @@ pub(super) fn absent(if_exists: bool, refusal: Refusal) -> Verdict {
     if if_exists { Ok(Applied::AlreadySo) } else { Err(refusal) }
 }
 
-fn no_keyspace(name: &str) -> Refusal {
+pub(super) fn no_keyspace(name: &str) -> Refusal {
     Refusal::new(Reason::UnknownKeyspace, format!("keyspace {name}"), "there is no such keyspace")
 }
 
-fn room_for_one(count: usize, max: usize, things: &str, subject: String) -> Result<(), Refusal> {
+pub(super) fn room_for_one(count: usize, max: usize, things: &str, subject: String) -> Result<(), Refusal> {
     if count < max {
         return Ok(());
     }

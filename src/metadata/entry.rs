@@ -4,8 +4,8 @@
 //!  format version u8 = 1 | kind u8 | body
 //!
 //!  kind  1 create keyspace   2 drop keyspace   3 create table   4 drop table   5 alter table   6 truncate table
-//!       16 node started
-//!  reserved: 7-15 further schema, 17-31 nodes and their states, 32-47 moves of vnodes, 48-63 settings, 64-79 roles,
+//!       7 create type   8 alter type   9 drop type   16 node started
+//!  reserved: 10-15 further schema, 17-31 nodes and their states, 32-47 moves of vnodes, 48-63 settings, 64-79 roles,
 //!            80 generation
 //! ```
 //!
@@ -14,12 +14,12 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::{alter, parts};
+use super::{alter, parts, types};
 use crate::Result;
 use crate::codec::varint::{Reader, put_varint};
 use crate::model::{
-    AlterTable, ColumnDefinition, CreateKeyspace, CreateTable, DropKeyspace, DropTable, NodeId, TableId, TruncateTable,
-    VnodeBits,
+    AlterTable, AlterType, ColumnDefinition, CreateKeyspace, CreateTable, CreateType, DropKeyspace, DropTable,
+    DropType, NodeId, TableId, TruncateTable, VnodeBits,
 };
 use crate::ring::Zone;
 
@@ -50,6 +50,12 @@ pub enum Entry {
         /// The table.
         table: TruncateTable,
     },
+    /// CREATE TYPE
+    CreateType(CreateType),
+    /// ALTER TYPE
+    AlterType(AlterType),
+    /// DROP TYPE
+    DropType(DropType),
     /// A node has taken up its identity: from now on an empty directory that claims its address has lost data.
     NodeStarted(NodeId),
 }
@@ -115,6 +121,20 @@ impl Entry {
                 parts::put_text(&mut out, keyspace);
                 parts::put_text(&mut out, name);
             }
+            Entry::CreateType(ask) => {
+                out.push(7);
+                types::put_create(&mut out, ask);
+            }
+            Entry::AlterType(ask) => {
+                out.push(8);
+                types::put_alter(&mut out, ask);
+            }
+            Entry::DropType(DropType { keyspace, name, if_exists }) => {
+                out.push(9);
+                parts::put_text(&mut out, keyspace);
+                parts::put_text(&mut out, name);
+                out.push(u8::from(*if_exists));
+            }
             Entry::NodeStarted(node) => {
                 out.push(16);
                 put_varint(&mut out, u64::from(node.0));
@@ -149,6 +169,13 @@ impl Entry {
                 id: TableId(parts::uuid(&mut reader)?),
                 table: TruncateTable { keyspace: reader.text()?, name: reader.text()? },
             },
+            7 => Entry::CreateType(types::create(&mut reader)?),
+            8 => Entry::AlterType(types::alter(&mut reader)?),
+            9 => Entry::DropType(DropType {
+                keyspace: reader.text()?,
+                name: reader.text()?,
+                if_exists: parts::flag(&mut reader)?,
+            }),
             16 => Entry::NodeStarted(NodeId(reader.varint_u32()?)),
             other => return Err(reader.corrupt(format!("no entry has kind {other}")).into()),
         };

@@ -10,7 +10,8 @@
 //! and a [`ClusterState`] is what all entries up to an [`Epoch`] amount to: immutable, shared, replaced whole.
 //!
 //! Invariants, checked by [`ClusterState::check`] wherever a state comes from bytes: those of [`crate::ring::Ring`];
-//! names are unique (keyspaces in the cluster, tables in their keyspace); every table lies in a keyspace and is not among
+//! names are unique (keyspaces in the cluster, tables in their keyspace); every user-defined type lies in a keyspace, and
+//! whatever is made of it knows its fields; every table lies in a keyspace and is not among
 //! the dropped; every id is below the next one to be given.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::model::{ColumnId, Keyspace, KeyspaceId, LiveColumns, NodeId, Table, TableId};
+use crate::model::{ColumnId, Keyspace, KeyspaceId, LiveColumns, NodeId, Table, TableId, UserType, UserTypes};
 use crate::ring::Ring;
 use crate::{Error, Result};
 
@@ -31,6 +32,7 @@ mod refusal;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod types;
 mod validate;
 
 pub use apply::{Applied, Verdict, apply, birth};
@@ -65,6 +67,8 @@ pub struct ClusterState {
     ring: Arc<Ring>,
     keyspaces: BTreeMap<KeyspaceId, Arc<Keyspace>>,
     tables: BTreeMap<TableId, KnownTable>,
+    /// With all fields of the types that their fields name; so are the types of columns.
+    types: UserTypes,
     dropped: BTreeSet<TableId>,
     started: BTreeSet<NodeId>,
     next_keyspace: u32,
@@ -134,6 +138,11 @@ impl ClusterState {
         names.into_iter().flat_map(|names| names.tables.values()).filter_map(|id| self.table(*id))
     }
 
+    /// All user-defined types, by ascending keyspace and name.
+    pub fn types(&self) -> impl Iterator<Item = &Arc<UserType>> {
+        self.types.values()
+    }
+
     /// One table.
     pub fn table(&self, id: TableId) -> Option<&Arc<Table>> {
         self.tables.get(&id).map(|known| &known.table)
@@ -194,6 +203,7 @@ impl ClusterState {
                 return broken(format!("columns of table {} share a number or have it too early", table.name));
             }
         }
+        self.check_types()?;
         if let Some(node) = self.started.iter().find(|node| self.ring.node(**node).is_none()) {
             return broken(format!("{node} has started and does not exist"));
         }

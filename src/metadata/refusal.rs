@@ -43,11 +43,13 @@ pub enum Reason {
     BadType = 16,
     /// There is no user-defined type of this name.
     UnknownType = 17,
+    /// Something else is made of it.
+    InUse = 18,
 }
 
 impl Reason {
     /// Every reason, by ascending number.
-    pub const ALL: [Reason; 17] = [
+    pub const ALL: [Reason; 18] = [
         Reason::UnknownNode,
         Reason::Exists,
         Reason::UnknownKeyspace,
@@ -65,6 +67,7 @@ impl Reason {
         Reason::OtherVersion,
         Reason::BadType,
         Reason::UnknownType,
+        Reason::InUse,
     ];
 
     /// The number that travels.

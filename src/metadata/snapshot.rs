@@ -1,8 +1,11 @@
 //! The bytes of a whole [`ClusterState`]: what a node keeps on disk and hands to peers that are far behind.
 //!
 //! ```text
-//!  "TRFLMET1" | format version u8 = 1 | epoch | cluster | nodes | owners | placements | keyspaces | tables | dropped | started
+//!  "TRFLMET1" | format version u8 | epoch | cluster | nodes | owners | placements | keyspaces | tables | dropped | started
+//!             | version 2: types
 //! ```
+//!
+//! A state without user-defined types is written in version 1.
 //!
 //! Fields are drawn in `docs/formats.md`. Lists that have a key ascend by it, so equal states have equal bytes.
 
@@ -11,20 +14,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{ClusterState, Epoch, KnownTable, parts};
+use super::{ClusterState, Epoch, KnownTable, parts, types};
 use crate::codec::varint::{Reader, put_varint};
-use crate::model::{Column, ColumnId, Keyspace, KeyspaceId, NodeId, Table, TableId};
+use crate::model::types::UnknownType;
+use crate::model::usertype::resolved;
+use crate::model::{Column, ColumnId, Keyspace, KeyspaceId, NodeId, Table, TableId, UserTypes};
 use crate::ring::{Node, NodeState, Owners, Ring};
 use crate::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"TRFLMET1";
 const FORMAT_VERSION: u8 = 1;
+const FORMAT_VERSION_WITH_TYPES: u8 = 2;
 
 impl ClusterState {
     /// The state's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        out.push(FORMAT_VERSION);
+        out.push(if self.types.is_empty() { FORMAT_VERSION } else { FORMAT_VERSION_WITH_TYPES });
         put_varint(&mut out, u64::from(self.epoch.generation));
         put_varint(&mut out, self.epoch.index);
         out.extend_from_slice(self.cluster.as_bytes());
@@ -50,6 +56,10 @@ impl ClusterState {
         for node in &self.started {
             put_varint(&mut out, u64::from(node.0));
         }
+        if !self.types.is_empty() {
+            put_varint(&mut out, self.types.len() as u64);
+            self.types.values().for_each(|definition| types::put_definition(&mut out, definition));
+        }
         out
     }
 
@@ -60,8 +70,10 @@ impl ClusterState {
             return Err(reader.corrupt("it does not begin with TRFLMET1").into());
         }
         let version = reader.u8()?;
-        if version != FORMAT_VERSION {
-            let reason = format!("it has format version {version}, this build reads {FORMAT_VERSION}");
+        if version != FORMAT_VERSION && version != FORMAT_VERSION_WITH_TYPES {
+            let reason = format!(
+                "it has format version {version}, this build reads {FORMAT_VERSION} and {FORMAT_VERSION_WITH_TYPES}"
+            );
             return Err(reader.corrupt(reason).into());
         }
         let mut state = ClusterState {
@@ -75,9 +87,14 @@ impl ClusterState {
             tables: parts::ascending(&mut reader, table)?,
             dropped: set(&mut reader, |reader| Ok(TableId(parts::uuid(reader)?)))?,
             started: set(&mut reader, |reader| Ok(NodeId(reader.varint_u32()?)))?,
+            types: UserTypes::new(),
             names: BTreeMap::new(),
         };
+        if version == FORMAT_VERSION_WITH_TYPES {
+            state.types = user_types(&mut reader)?;
+        }
         reader.end()?;
+        resolve_columns(&mut state).map_err(|unknown| Error::Corrupt(reader.corrupt(unknown.to_string())))?;
         state.index_names();
         state.check().map_err(|error| broken(&reader, &error))?;
         Ok(state)
@@ -185,6 +202,29 @@ fn table(reader: &mut Reader) -> Result<(TableId, KnownTable)> {
     let options = parts::options(reader)?;
     let table = Table { id, keyspace, name, version, columns, options };
     Ok((id, KnownTable { table: Arc::new(table), next_column }))
+}
+
+fn user_types(reader: &mut Reader) -> Result<UserTypes> {
+    let named = parts::ascending(reader, |reader| {
+        let definition = types::definition(reader)?;
+        Ok(((definition.keyspace.clone(), definition.name.clone()), definition))
+    })?;
+    if named.is_empty() {
+        return Err(reader.corrupt("a list of no types").into());
+    }
+    resolved(named.into_values().collect()).map_err(|unknown| reader.corrupt(unknown.to_string()).into())
+}
+
+/// Columns only name their types so far.
+fn resolve_columns(state: &mut ClusterState) -> std::result::Result<(), UnknownType> {
+    for known in state.tables.values_mut() {
+        let mut table = Table::clone(&known.table);
+        for column in &mut table.columns {
+            column.ty = column.ty.resolved(&state.types)?;
+        }
+        known.table = Arc::new(table);
+    }
+    Ok(())
 }
 
 fn set<T: Ord + Clone>(reader: &mut Reader, mut read: impl FnMut(&mut Reader) -> Result<T>) -> Result<BTreeSet<T>> {

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::Birth;
 use super::refusal::{Reason, Refusal};
-use crate::model::{ColumnDefinition, ColumnKind, CreateTable, TableOptions, Type, time::TTL_MAX_S};
+use crate::model::usertype::FIELDS_MAX;
+use crate::model::{ColumnDefinition, ColumnKind, CreateTable, TableOptions, Type, UserType, time::TTL_MAX_S};
 use crate::ring::Ring;
 
 /// Most keyspaces of a cluster.
 pub const KEYSPACES_MAX: usize = 1_000;
 /// Most tables of a cluster.
 pub const TABLES_MAX: usize = 5_000;
+/// Most user-defined types of a cluster.
+pub(super) const TYPES_MAX: usize = 1_000;
 /// Most columns of a table.
 pub const COLUMNS_MAX: usize = 1_000;
 /// Longest name of a table or a column, in characters.
@@ -81,6 +84,42 @@ pub(super) fn table(table: &CreateTable) -> Result<(), Refusal> {
     let subject = format!("table {}.{}", table.keyspace, table.name);
     columns(&subject, &table.columns)?;
     options(subject, &table.options)
+}
+
+/// Types are dropped with their keyspace, so nothing elsewhere may be made of them.
+pub(super) fn own_types(subject: &str, keyspace: &str, ty: &Type) -> Result<(), Refusal> {
+    let mut foreign = None;
+    ty.any(&mut |part| match part {
+        Type::User { definition, .. } if definition.keyspace != keyspace => {
+            foreign = Some(definition.name.clone());
+            true
+        }
+        _ => false,
+    });
+    foreign.map_or(Ok(()), |name| {
+        let explanation = format!("type {name} lies in another keyspace; only types of its own can be used");
+        Err(Refusal::new(Reason::UnknownType, subject, explanation))
+    })
+}
+
+/// Whether these names and fields make a type; what the fields are is looked at elsewhere.
+pub(super) fn user_type(subject: &str, definition: &UserType) -> Result<(), Refusal> {
+    name("type", &definition.name, NAME_MAX_CHARS, &IDENTIFIER)?;
+    let fields = definition.fields.len();
+    if !(1..=FIELDS_MAX).contains(&fields) {
+        let explanation = format!("it has {fields} fields, 1 to {FIELDS_MAX} are possible");
+        return Err(Refusal::new(Reason::TooMany, subject, explanation));
+    }
+    let mut names = BTreeSet::new();
+    for field in &definition.fields {
+        name("field", &field.name, NAME_MAX_CHARS, &ANYTHING)?;
+        if !names.insert(&field.name) {
+            let explanation = format!("field {} is defined twice", field.name);
+            return Err(Refusal::new(Reason::DuplicateColumn, subject, explanation));
+        }
+        own_types(subject, &definition.keyspace, &field.ty)?;
+    }
+    Ok(())
 }
 
 /// Whether these columns make a table.

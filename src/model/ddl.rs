@@ -7,6 +7,7 @@ use std::num::NonZeroU64;
 use super::compaction::CompactionOptions;
 use super::schema::{ColumnKind, Durability, TableOptions};
 use super::types::Type;
+use super::usertype::{Field, UserType};
 
 /// One change of the schema. Every name is complete: a table always says its keyspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,12 @@ pub enum DdlStatement {
     AlterTable(AlterTable),
     /// TRUNCATE
     TruncateTable(TruncateTable),
+    /// CREATE TYPE
+    CreateType(CreateType),
+    /// ALTER TYPE
+    AlterType(AlterType),
+    /// DROP TYPE
+    DropType(DropType),
 }
 
 /// Makes a keyspace.
@@ -141,4 +148,38 @@ pub struct TruncateTable {
     pub keyspace: String,
     /// The table's name.
     pub name: String,
+}
+
+/// Makes a user-defined type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateType {
+    /// The type; its fields only name other user-defined types.
+    pub definition: UserType,
+    /// Whether an existing type of that name, of whatever fields, is as good.
+    pub if_not_exists: bool,
+}
+
+/// Changes a user-defined type, and with it every table and type that uses it: first fields are renamed, then added.
+/// A field is never taken away, since its place in stored values stays taken.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AlterType {
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// The type's name.
+    pub name: String,
+    /// Fields that get another name: old and new.
+    pub rename: Vec<(String, String)>,
+    /// Fields that come, behind those there are; values that were written before have null there.
+    pub add: Vec<Field>,
+}
+
+/// Drops a user-defined type that nothing uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DropType {
+    /// The keyspace's name.
+    pub keyspace: String,
+    /// The type's name.
+    pub name: String,
+    /// Whether it is as good if there is none.
+    pub if_exists: bool,
 }

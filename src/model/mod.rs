@@ -47,8 +47,8 @@ pub use complex::Complex;
 pub use cost::ReadCost;
 pub use counter::{Counter, Shard};
 pub use ddl::{
-    AlterTable, ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable, OptionChanges,
-    TruncateTable,
+    AlterTable, AlterType, ColumnDefinition, CreateKeyspace, CreateTable, CreateType, DdlStatement, DropKeyspace,
+    DropTable, DropType, OptionChanges, TruncateTable,
 };
 pub use fragment::{Direction, Fragment, PartitionHeader};
 pub use key::{Bound, ClusteringKey, Edge, PartitionKey, Slice};

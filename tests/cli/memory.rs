@@ -51,6 +51,7 @@ struct State {
     tables: Vec<v1::Table>,
     /// By table. Static columns stand under an empty clustering key.
     rows: BTreeMap<String, BTreeMap<Key, Cells>>,
+    types: Vec<v1::UserType>,
     snapshots: Vec<v1::NodeSnapshots>,
 }
 
@@ -281,6 +282,9 @@ impl State {
                 }
             }
             DdlOp::TruncateTable(_) => self.rows.clear(),
+            DdlOp::CreateType(create) => self.types.push(create.r#type.unwrap()),
+            DdlOp::AlterType(_) => {}
+            DdlOp::DropType(drop) => self.types.retain(|definition| definition.name != drop.name),
         }
         Ok(true)
     }
@@ -441,6 +445,7 @@ impl v1::schema_server::Schema for Memory {
                 && (wanted.table.is_empty() || table.name == wanted.table)
         });
         let (tables, keyspaces) = (tables.cloned().collect(), state.keyspaces.clone());
-        Ok(Response::new(v1::DescribeResponse { keyspaces, tables, ..Default::default() }))
+        let types = state.types.clone();
+        Ok(Response::new(v1::DescribeResponse { keyspaces, tables, types, ..Default::default() }))
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
 
 use trefoil::metadata::{Applied, Birth, ClusterState, Entry, Epoch, Member, apply, birth};
 use trefoil::model::{
-    AlterTable, ColumnDefinition, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, DropKeyspace, DropTable,
-    Durability, NodeId, OptionChanges, Order, Scaling, TableId, TableOptions, TruncateTable, Type, VnodeBits,
+    AlterTable, AlterType, ColumnDefinition, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, CreateType,
+    DropKeyspace, DropTable, DropType, Durability, Field, NodeId, OptionChanges, Order, Scaling, TableId, TableOptions,
+    TruncateTable, Type, UserType, VnodeBits,
 };
 use trefoil::ring::Zone;
 use uuid::Uuid;
@@ -56,19 +58,35 @@ fn alter_table() -> AlterTable {
     }
 }
 
+fn address() -> UserType {
+    let field = |name: &str, ty| Field { name: name.into(), ty };
+    let lines = Type::List { element: Arc::new(Type::Text), frozen: true };
+    UserType { fields: vec![field("lines", lines), field("zip", Type::Ascii)], ..UserType::named("shop", "address") }
+}
+
+fn alter_type() -> AlterType {
+    let planet = Field { name: "planet".into(), ty: Type::Text };
+    let rename = vec![("zip".into(), "code".into())];
+    AlterType { keyspace: "shop".into(), name: "address".into(), rename, add: vec![planet] }
+}
+
 /// One entry of every kind, in an order in which each has its effect.
-fn entries() -> [(&'static str, Entry); 7] {
+fn entries() -> [(&'static str, Entry); 10] {
     let replication = BTreeMap::from([("eu".to_string(), 2), ("us".to_string(), 1)]);
-    let keyspace = CreateKeyspace { name: "shop".into(), replication, if_not_exists: false };
+    let create_keyspace = CreateKeyspace { name: "shop".into(), replication, if_not_exists: false };
+    let (keyspace, name) = ("shop".to_owned(), "address".to_owned());
     let truncate = TruncateTable { keyspace: "shop".into(), name: "orders".into() };
     let id = TableId(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00b1));
     let drop_table = DropTable { keyspace: "shop".into(), name: "orders".into(), if_exists: false };
     [
         ("metadata-node-started", Entry::NodeStarted(NodeId(2))),
-        ("metadata-create-keyspace", Entry::CreateKeyspace(keyspace)),
+        ("metadata-create-keyspace", Entry::CreateKeyspace(create_keyspace)),
         ("metadata-create-table", table(0x0190_0000_0000_7000_8000_0000_0000_00a1, "orders")),
         ("metadata-alter-table", Entry::AlterTable(alter_table())),
         ("metadata-truncate-table", Entry::TruncateTable { id, table: truncate }),
+        ("metadata-create-type", Entry::CreateType(CreateType { definition: address(), if_not_exists: false })),
+        ("metadata-alter-type", Entry::AlterType(alter_type())),
+        ("metadata-drop-type", Entry::DropType(DropType { keyspace, name, if_exists: true })),
         ("metadata-drop-table", Entry::DropTable(drop_table)),
         ("metadata-drop-keyspace", Entry::DropKeyspace(DropKeyspace { name: "shop".into(), if_exists: true })),
     ]
@@ -119,12 +137,24 @@ fn options_of_compaction_are_kept() {
 /// The placement of a new cluster is kept with it: nodes of different builds must share the vnodes out alike.
 #[test]
 fn a_state_is_kept() {
-    let [started, keyspace, orders, _, _, drop, _] = entries().map(|(_, entry)| entry);
+    let [started, keyspace, orders, _, _, _, _, _, drop, _] = entries().map(|(_, entry)| entry);
     let mut state = newborn();
     let again = table(0x0190_0000_0000_7000_8000_0000_0000_00a2, "orders");
     for (entry, index) in [started, keyspace, orders, drop, again].iter().zip(3..) {
         state = after(&state, index, entry);
     }
     let kept = golden("cluster-state", &state.encode());
+    assert_eq!(ClusterState::decode(kept).expect("a state"), state);
+}
+
+/// A state with types is of another version.
+#[test]
+fn a_state_with_types_is_kept() {
+    let [_, keyspace, _, _, _, create, alter, ..] = entries().map(|(_, entry)| entry);
+    let mut state = newborn();
+    for (entry, index) in [keyspace, create, alter].iter().zip(3..) {
+        state = after(&state, index, entry);
+    }
+    let kept = golden("cluster-state-types", &state.encode());
     assert_eq!(ClusterState::decode(kept).expect("a state"), state);
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 use trefoil::cql;
-use trefoil::model::{ColumnKind, DdlStatement, Durability, Keyspace, Order, Table};
+use trefoil::model::{ColumnKind, CreateType, DdlStatement, Durability, Keyspace, Order, Table, UserType};
 use trefoil_client::Schema;
 
 use super::error::{Error, Result};
@@ -93,6 +93,11 @@ fn describe(statement: &DdlStatement) -> String {
         DdlStatement::DropTable(drop) => format!("DROP TABLE {}.{}", drop.keyspace, drop.name),
         DdlStatement::AlterTable(alter) => format!("ALTER TABLE {}.{}", alter.keyspace, alter.name),
         DdlStatement::TruncateTable(truncate) => format!("TRUNCATE {}.{}", truncate.keyspace, truncate.name),
+        DdlStatement::CreateType(CreateType { definition, .. }) => {
+            format!("CREATE TYPE {}.{}", definition.keyspace, definition.name)
+        }
+        DdlStatement::AlterType(alter) => format!("ALTER TYPE {}.{}", alter.keyspace, alter.name),
+        DdlStatement::DropType(drop) => format!("DROP TYPE {}.{}", drop.keyspace, drop.name),
     }
 }
 
@@ -101,9 +106,14 @@ impl Show {
         let schema = global.connect().await?.schema().await?;
         let selected = select(&schema, self.name.as_deref())?;
         if global.json {
-            return output::line(&as_json(&selected).to_string());
+            return output::line(&as_json(&schema, &selected).to_string());
         }
-        let texts = selected.into_iter().map(|(keyspace, tables)| cql::describe(keyspace, tables));
+        // Whoever asks for one table gets the types of its keyspace too: it may be made of them.
+        let types_of = |keyspace: &Keyspace| {
+            let of = schema.types.values().filter(|definition| definition.keyspace == keyspace.name);
+            of.map(|definition| &**definition).collect::<Vec<_>>()
+        };
+        let texts = selected.into_iter().map(|(keyspace, tables)| cql::describe(keyspace, types_of(keyspace), tables));
         let text = texts.collect::<Vec<_>>().join("\n");
         if text.is_empty() { Ok(()) } else { output::line(text.trim_end()) }
     }
@@ -132,12 +142,19 @@ fn select<'a>(schema: &'a Schema, name: Option<&str>) -> Result<Vec<(&'a Keyspac
     }
 }
 
-fn as_json(selected: &[(&Keyspace, Vec<&Table>)]) -> Json {
+fn as_json(schema: &Schema, selected: &[(&Keyspace, Vec<&Table>)]) -> Json {
     let keyspaces = selected.iter().map(|(keyspace, tables)| {
         let tables: Vec<Json> = tables.iter().map(|table| table_json(table)).collect();
-        json!({ "name": keyspace.name, "replication": keyspace.replication, "tables": tables })
+        let types = schema.types.values().filter(|definition| definition.keyspace == keyspace.name);
+        let types: Vec<Json> = types.map(|definition| type_json(definition)).collect();
+        json!({ "name": keyspace.name, "replication": keyspace.replication, "types": types, "tables": tables })
     });
     json!({ "keyspaces": keyspaces.collect::<Vec<_>>() })
+}
+
+fn type_json(definition: &UserType) -> Json {
+    let fields = definition.fields.iter().map(|field| json!({ "name": field.name, "type": field.ty.to_string() }));
+    json!({ "name": definition.name, "fields": fields.collect::<Vec<_>>() })
 }
 
 fn table_json(table: &Table) -> Json {

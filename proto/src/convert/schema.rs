@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 use trefoil::model::ddl::{
-    AlterTable, ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable, OptionChanges,
-    TruncateTable,
+    AlterTable, AlterType, ColumnDefinition, CreateKeyspace, CreateTable, CreateType, DdlStatement, DropKeyspace,
+    DropTable, DropType, OptionChanges, TruncateTable,
 };
 use trefoil::model::types::UnknownType;
 use trefoil::model::usertype::UserTypes;
@@ -191,6 +191,21 @@ pub fn ddl(statement: &DdlStatement) -> Ddl {
             if_exists: drop.if_exists,
         }),
         DdlStatement::AlterTable(alter) => Op::AlterTable(alter_table(alter)),
+        DdlStatement::CreateType(create) => Op::CreateType(v1::CreateType {
+            r#type: Some(types::user_type(&create.definition)),
+            if_not_exists: create.if_not_exists,
+        }),
+        DdlStatement::AlterType(alter) => Op::AlterType(v1::AlterType {
+            keyspace: alter.keyspace.clone(),
+            name: alter.name.clone(),
+            add: types::fields(&alter.add),
+            rename: renames(&alter.rename),
+        }),
+        DdlStatement::DropType(drop) => Op::DropType(v1::DropType {
+            keyspace: drop.keyspace.clone(),
+            name: drop.name.clone(),
+            if_exists: drop.if_exists,
+        }),
         DdlStatement::TruncateTable(truncate) => {
             Op::TruncateTable(v1::TruncateTable { keyspace: truncate.keyspace.clone(), name: truncate.name.clone() })
         }
@@ -200,17 +215,24 @@ pub fn ddl(statement: &DdlStatement) -> Ddl {
 
 fn alter_table(alter: &AlterTable) -> v1::AlterTable {
     let AlterTable { keyspace, name, expected_version, rename, drop, add, set, if_exists } = alter;
-    let rename = rename.iter().map(|(from, to)| v1::RenameColumn { from: from.clone(), to: to.clone() });
     v1::AlterTable {
         keyspace: keyspace.clone(),
         name: name.clone(),
         expected_version: expected_version.map_or(0, NonZeroU64::get),
         add: add.iter().map(column_definition).collect(),
         drop: drop.clone(),
-        rename: rename.collect(),
+        rename: renames(rename),
         set_options: Some(option_changes(set)),
         if_exists: *if_exists,
     }
+}
+
+fn renames(pairs: &[(String, String)]) -> Vec<v1::RenameColumn> {
+    pairs.iter().map(|(from, to)| v1::RenameColumn { from: from.clone(), to: to.clone() }).collect()
+}
+
+fn renames_to_model(renames: Vec<v1::RenameColumn>) -> Vec<(String, String)> {
+    renames.into_iter().map(|rename| (rename.from, rename.to)).collect()
 }
 
 fn option_changes(set: &OptionChanges) -> v1::OptionChanges {
@@ -255,6 +277,19 @@ pub fn ddl_to_model(ddl: Ddl) -> Result<DdlStatement> {
             if_exists: drop.if_exists,
         })),
         Some(Op::AlterTable(alter)) => alter_table_to_model(alter),
+        Some(Op::CreateType(create)) => {
+            let definition = create.r#type.ok_or_else(|| InvalidDetail::new("the type is missing"))?;
+            let definition = types::user_type_to_model(definition)?;
+            Ok(DdlStatement::CreateType(CreateType { definition, if_not_exists: create.if_not_exists }))
+        }
+        Some(Op::AlterType(alter)) => {
+            let add = types::fields_to_model(alter.add, &alter.keyspace, &alter.name)?;
+            let (keyspace, name, rename) = (alter.keyspace, alter.name, renames_to_model(alter.rename));
+            Ok(DdlStatement::AlterType(AlterType { keyspace, name, rename, add }))
+        }
+        Some(Op::DropType(drop)) => {
+            Ok(DdlStatement::DropType(DropType { keyspace: drop.keyspace, name: drop.name, if_exists: drop.if_exists }))
+        }
         Some(Op::TruncateTable(truncate)) => {
             Ok(DdlStatement::TruncateTable(TruncateTable { keyspace: truncate.keyspace, name: truncate.name }))
         }
@@ -272,7 +307,7 @@ fn alter_table_to_model(alter: v1::AlterTable) -> Result<DdlStatement> {
     }
     Ok(DdlStatement::AlterTable(AlterTable {
         expected_version: NonZeroU64::new(alter.expected_version),
-        rename: alter.rename.into_iter().map(|rename| (rename.from, rename.to)).collect(),
+        rename: renames_to_model(alter.rename),
         drop: alter.drop,
         add,
         set,

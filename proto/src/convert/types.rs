@@ -76,25 +76,37 @@ fn unknown() -> InvalidDetail {
 
 /// The wire form of a user-defined type.
 pub fn user_type(definition: &ModelUserType) -> UserType {
-    let field = |field: &ModelField| Field { name: field.name.clone(), r#type: Some(ty(&field.ty)) };
     UserType {
         keyspace: definition.keyspace.clone(),
         name: definition.name.clone(),
-        fields: definition.fields.iter().map(field).collect(),
+        fields: fields(&definition.fields),
     }
 }
 
 /// A user-defined type from its wire form; the types that its fields name are named only.
 pub fn user_type_to_model(definition: UserType) -> Result<ModelUserType> {
     let UserType { keyspace, name, fields } = definition;
+    if fields.is_empty() {
+        return Err(InvalidDetail::new(format!("type {keyspace}.{name} has no fields")));
+    }
+    let fields = fields_to_model(fields, &keyspace, &name)?;
+    Ok(ModelUserType { keyspace, name, fields })
+}
+
+/// The wire form of fields.
+pub(super) fn fields(fields: &[ModelField]) -> Vec<Field> {
+    fields.iter().map(|field| Field { name: field.name.clone(), r#type: Some(ty(&field.ty)) }).collect()
+}
+
+/// Fields of the type `keyspace.name` from their wire form.
+pub(super) fn fields_to_model(fields: Vec<Field>, keyspace: &str, name: &str) -> Result<Vec<ModelField>> {
     let place =
         |invalid: InvalidDetail| InvalidDetail::new(format!("type {keyspace}.{name}: a field {}", invalid.reason));
     let field = |field: Field| {
-        let ty = ty_to_model(field.r#type.unwrap_or_default(), &keyspace).map_err(place)?;
+        let ty = ty_to_model(field.r#type.unwrap_or_default(), keyspace).map_err(place)?;
         Ok(ModelField { name: field.name, ty })
     };
-    let fields = fields.into_iter().map(field).collect::<Result<_>>()?;
-    Ok(ModelUserType { keyspace, name, fields })
+    fields.into_iter().map(field).collect()
 }
 
 /// The user-defined types of a description, with the fields of the types that they name.

@@ -8,6 +8,7 @@ use trefoil::metadata::{Applied, ClusterState, Entry, Reason, Refusal};
 use trefoil::model::TableId;
 use trefoil::model::ddl::DdlStatement;
 use trefoil_proto::convert::schema as convert;
+use trefoil_proto::convert::types::user_type;
 use trefoil_proto::v1;
 use trefoil_proto::v1::schema_server::Schema;
 use uuid::Uuid;
@@ -73,6 +74,9 @@ pub(super) fn entry(statement: DdlStatement) -> Entry {
         DdlStatement::DropTable(drop) => Entry::DropTable(drop),
         DdlStatement::AlterTable(alter) => Entry::AlterTable(alter),
         DdlStatement::TruncateTable(table) => Entry::TruncateTable { id: TableId(Uuid::new_v4()), table },
+        DdlStatement::CreateType(create) => Entry::CreateType(create),
+        DdlStatement::AlterType(alter) => Entry::AlterType(alter),
+        DdlStatement::DropType(drop) => Entry::DropType(drop),
     }
 }
 
@@ -85,6 +89,9 @@ fn names(statement: &DdlStatement) -> (String, String) {
         DdlStatement::DropTable(drop) => (drop.keyspace.clone(), drop.name.clone()),
         DdlStatement::AlterTable(alter) => (alter.keyspace.clone(), alter.name.clone()),
         DdlStatement::TruncateTable(truncate) => (truncate.keyspace.clone(), truncate.name.clone()),
+        DdlStatement::CreateType(create) => (create.definition.keyspace.clone(), String::new()),
+        DdlStatement::AlterType(alter) => (alter.keyspace.clone(), String::new()),
+        DdlStatement::DropType(drop) => (drop.keyspace.clone(), String::new()),
     }
 }
 
@@ -128,7 +135,7 @@ fn refusal_code(reason: Reason) -> Code {
         | Reason::BadOption
         | Reason::BadType
         | Reason::BadMembers => Code::InvalidArgument,
-        Reason::TooMany | Reason::OtherVersion => Code::FailedPrecondition,
+        Reason::TooMany | Reason::OtherVersion | Reason::InUse => Code::FailedPrecondition,
     }
 }
 
@@ -152,10 +159,13 @@ pub(super) fn describe(state: &ClusterState, request: &v1::DescribeRequest) -> R
         let tables = state.tables_in(keyspace).filter(|table| only_table.is_empty() || table.name == *only_table);
         tables.map(|table| convert::table(&keyspace.name, table))
     });
+    let is_asked_for = |keyspace: &str| keyspaces.iter().any(|asked| asked.name == keyspace);
+    let types = state.types().filter(|definition| is_asked_for(&definition.keyspace));
+    let types = types.map(|definition| user_type(definition));
     Ok(v1::DescribeResponse {
         tables: tables.collect(),
         keyspaces: keyspaces.iter().map(|keyspace| convert::keyspace(keyspace)).collect(),
         epoch: Some(epoch_to_proto(state.epoch())),
-        types: Vec::new(),
+        types: types.collect(),
     })
 }

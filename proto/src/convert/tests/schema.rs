@@ -4,13 +4,13 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use proptest::prelude::*;
 use trefoil::model::ddl::{
-    AlterTable, ColumnDefinition, CreateKeyspace, CreateTable, DdlStatement, DropKeyspace, DropTable, OptionChanges,
-    TruncateTable,
+    AlterTable, AlterType, ColumnDefinition, CreateKeyspace, CreateTable, CreateType, DdlStatement, DropKeyspace,
+    DropTable, DropType, OptionChanges, TruncateTable,
 };
 use trefoil::model::usertype::UserTypes;
 use trefoil::model::{
-    Column, ColumnId, ColumnKind, CompactionOptions, Durability, KeyspaceId, Order, Scaling, Table, TableId,
-    TableOptions, Type,
+    Column, ColumnId, ColumnKind, CompactionOptions, Durability, Field, KeyspaceId, Order, Scaling, Table, TableId,
+    TableOptions, Type, UserType,
 };
 use uuid::Uuid;
 
@@ -72,6 +72,11 @@ fn alterations() -> impl Strategy<Value = AlterTable> {
     )
 }
 
+fn fields(least: usize) -> impl Strategy<Value = Vec<Field>> {
+    let field = ("[a-z]{1,9}", prop::sample::select(Type::SCALARS.to_vec())).prop_map(|(name, ty)| Field { name, ty });
+    prop::collection::vec(field, least..4)
+}
+
 fn statements() -> impl Strategy<Value = DdlStatement> {
     let name = || "[a-z]{1,9}".prop_map(String::from);
     prop_oneof![
@@ -91,6 +96,15 @@ fn statements() -> impl Strategy<Value = DdlStatement> {
             DdlStatement::DropTable(DropTable { keyspace, name, if_exists })
         }),
         alterations().prop_map(DdlStatement::AlterTable),
+        (name(), name(), fields(1), any::<bool>()).prop_map(|(keyspace, name, fields, if_not_exists)| {
+            let definition = UserType { keyspace, name, fields };
+            DdlStatement::CreateType(CreateType { definition, if_not_exists })
+        }),
+        (name(), name(), fields(0), name(), name()).prop_map(|(keyspace, name, add, old, new)| {
+            DdlStatement::AlterType(AlterType { keyspace, name, rename: vec![(old, new)], add })
+        }),
+        (name(), name(), any::<bool>())
+            .prop_map(|(keyspace, name, if_exists)| { DdlStatement::DropType(DropType { keyspace, name, if_exists }) }),
         (name(), name()).prop_map(|(keyspace, name)| DdlStatement::TruncateTable(TruncateTable { keyspace, name })),
     ]
 }
