@@ -1,0 +1,411 @@
+//! One function per decoder of bytes that come from a disk, a peer or a client. It must return, whatever the bytes are; and
+//! what a strict decoder accepts must be exactly what its encoder writes.
+//!
+//! What stands behind a checksum is given to its decoder under a right one: no flipped bit gets there otherwise.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use prost::Message;
+use trefoil::codec::compress::read_block;
+use trefoil::codec::entry::{Trust, read_entry};
+use trefoil::codec::frame::{put_frame, read_frame};
+use trefoil::codec::mutation::decode_mutation;
+use trefoil::codec::position::{put_position, read_position};
+use trefoil::codec::varint::Reader;
+use trefoil::codec::{EncodedRow, Record};
+use trefoil::commitlog::{CommitLog, LogOptions, Position, SEGMENT_BYTES_MIN};
+use trefoil::coordinator::{PagingState, read_repair};
+use trefoil::metadata::{ClusterState, Entry, Refusal};
+use trefoil::model::{
+    Bound, ClusteringKey, Direction, Identity, NodeId, Page, PageEnd, PartitionKey, ReadCommand, ScanRange, Slice,
+    Stamp, Stream, Table, Target, TokenRange, Type, Value, VnodeBits,
+};
+use trefoil::received::ReceivedSet;
+use trefoil::sstable::{Access, BlockCache, Sstable};
+use trefoil::store::Stopped;
+use trefoil::vfs::Vfs;
+use trefoil::vfs::memory::MemoryVfs;
+use trefoil::{cql, snapshot};
+use trefoil_proto::convert;
+use trefoil_proto::v1;
+use trefoil_server::ceiling::CeilingFile;
+use uuid::Uuid;
+
+/// A decoder: how it is called, the file it stands in (from the root of the repository), and the function.
+pub type Decoder = (&'static str, &'static [&'static str], fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: &[Decoder] = &[
+    ("frame", &["src/codec/frame.rs"], frame),
+    ("block", &["src/codec/compress.rs"], block),
+    ("row", &["src/codec/row.rs", "src/codec/row/view.rs"], row),
+    ("mutation", &["src/codec/mutation.rs"], mutation),
+    ("record", &["src/codec/record.rs", "src/codec/skim.rs"], record),
+    ("entry", &["src/codec/entry.rs", "src/coordinator/read_repair.rs"], entry),
+    ("position", &["src/codec/position.rs"], position),
+    ("log_segment", &["src/commitlog/segment.rs", "src/commitlog/footer.rs", "src/commitlog/replay.rs"], log_segment),
+    ("sstable", &["src/sstable/format.rs", "src/sstable/reader.rs"], sstable),
+    (
+        "sstable_sections",
+        &["src/sstable/index.rs", "src/sstable/bloom.rs", "src/sstable/stats.rs", "src/sstable/vnodes.rs"],
+        sstable_sections,
+    ),
+    ("sstable_block", &["src/sstable/block.rs"], sstable_block),
+    ("identity", &["src/store/identity.rs"], identity),
+    ("manifest", &["src/store/manifest.rs"], manifest),
+    ("manifest_edit", &["src/store/change.rs"], manifest_edit),
+    ("snapshot", &["src/snapshot/manifest.rs", "src/snapshot/directory.rs"], snapshot),
+    ("received_set", &["src/received/mod.rs"], received_set),
+    ("metadata_entry", &["src/metadata/entry.rs", "src/metadata/parts.rs"], metadata_entry),
+    ("cluster_state", &["src/metadata/snapshot.rs"], cluster_state),
+    ("refusal", &["src/metadata/refusal.rs"], refusal),
+    ("clock_ceiling", &["server/src/ceiling.rs"], clock_ceiling),
+    ("key", &["src/model/key.rs", "src/model/ordered.rs"], key),
+    ("value", &["src/model/value.rs", "src/model/duration.rs"], value),
+    ("cql_text", &["src/cql/lexer.rs", "src/cql/parser.rs", "src/cql/table.rs"], cql_text),
+    ("paging_state", &["src/coordinator/paging.rs"], paging_state),
+    ("read_request", &["proto/src/convert/read.rs", "proto/src/convert/key.rs"], read_request),
+    ("write_request", &["proto/src/convert/mutation.rs", "proto/src/convert/value.rs"], write_request),
+    ("schema_request", &["proto/src/convert/schema.rs"], schema_request),
+    ("peer_read", &["proto/src/convert/peer.rs"], peer_read),
+];
+
+/// Far more than any of these decodes to.
+const BLOCK_BYTES_MAX: usize = 1 << 20;
+
+/// The bytes of a kept sample.
+pub fn sample(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let digit = |byte: u8| (byte as char).to_digit(16).unwrap_or(0) as u8;
+    digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
+}
+
+static SSTABLE: LazyLock<Vec<u8>> = LazyLock::new(|| sample(include_str!("../golden/data/v1/sstable.hex")));
+static MANIFEST: LazyLock<Vec<u8>> = LazyLock::new(|| sample(include_str!("../golden/data/v1/manifest.hex")));
+static SNAPSHOT: LazyLock<Vec<u8>> = LazyLock::new(|| sample(include_str!("../golden/data/v1/snapshot.hex")));
+static IDENTITY: LazyLock<Vec<u8>> = LazyLock::new(|| sample(include_str!("../golden/data/v1/identity.hex")));
+
+/// The tables of the kept cluster state.
+static TABLES: LazyLock<Vec<Arc<Table>>> = LazyLock::new(|| {
+    let state = Bytes::from(sample(include_str!("../golden/data/v1/cluster-state.hex")));
+    ClusterState::decode(state).expect("the sample is whole").tables().cloned().collect()
+});
+
+fn bytes(data: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(data)
+}
+
+/// Files in memory, in directories that exist.
+fn files(files: &[(&str, &[u8])]) -> Arc<dyn Vfs> {
+    let vfs = MemoryVfs::new();
+    for (path, contents) in files {
+        let path = Path::new(path);
+        vfs.create_dir(path.parent().expect("a directory")).expect("made");
+        vfs.create(path).and_then(|file| file.write_at(contents, 0)).expect("written");
+    }
+    Arc::new(vfs)
+}
+
+fn framed(before: &[u8], salt: u64, payload: &[u8]) -> Vec<u8> {
+    let mut file = before.to_vec();
+    if !payload.is_empty() {
+        put_frame(&mut file, salt, payload);
+    }
+    file
+}
+
+pub fn frame(data: &[u8]) {
+    let salt = data.first().map_or(0, |byte| u64::from(*byte));
+    let _ = read_frame(&bytes(data), salt);
+}
+
+pub fn block(data: &[u8]) {
+    if let Ok(body) = read_block(bytes(data), BLOCK_BYTES_MAX) {
+        assert!(body.len() <= BLOCK_BYTES_MAX);
+    }
+}
+
+pub fn row(data: &[u8]) {
+    let unchecked = EncodedRow::trusted(bytes(data));
+    let _ = (unchecked.decode(), unchecked.is_visible_at(0), unchecked.newest_timestamp());
+    let Ok(row) = EncodedRow::checked(bytes(data)) else { return };
+    let decoded = row.decode().expect("a row that was checked");
+    assert_eq!(EncodedRow::encode(&decoded).bytes(), row.bytes(), "accepted, and not as it is written");
+}
+
+pub fn mutation(data: &[u8]) {
+    let _ = trefoil::codec::mutation::decode_checked_mutation(bytes(data));
+    let _ = trefoil::codec::mutation::token_of(data);
+    if let Ok(mutation) = decode_mutation(bytes(data)) {
+        for (_, row) in &mutation.rows {
+            row.decode().expect("rows were checked");
+        }
+    }
+}
+
+pub fn record(data: &[u8]) {
+    if let Ok(record) = Record::decode(bytes(data)) {
+        mutation(&record.mutation);
+    }
+}
+
+/// Entries as a replica answers them, and as whoever merges them takes them.
+pub fn entry(data: &[u8]) {
+    for trust in [Trust::Checked, Trust::Trusted] {
+        let mut reader = Reader::new("entries", bytes(data));
+        while reader.remaining() > 0 && read_entry(&mut reader, trust).is_ok() {}
+    }
+    let mut command = ReadCommand {
+        table: TABLES[0].id,
+        target: Target::Scan(TokenRange::ALL),
+        slices: vec![Slice::all()],
+        direction: Direction::Forward,
+        after: None,
+        now_s: 0,
+        limit_rows: 10,
+        limit_bytes: 1_000,
+    };
+    for direction in [Direction::Forward, Direction::Reverse] {
+        command.direction = direction;
+        let page = Page { entries: bytes(data), end: PageEnd::Complete };
+        let _ = read_repair::decode(&page, &command);
+    }
+}
+
+pub fn position(data: &[u8]) {
+    let mut reader = Reader::new("position", bytes(data));
+    if let Ok(position) = read_position(&mut reader) {
+        let mut again = Vec::new();
+        put_position(&mut again, &position);
+        assert_eq!(again, data[..data.len() - reader.remaining()], "accepted, and not as it is written");
+    }
+}
+
+pub fn log_segment(data: &[u8]) {
+    let vfs = files(&[("/log/00000000000000000001.log", data)]);
+    let cluster = Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00c1);
+    let owner = Identity { cluster, node: NodeId(2), vnode_bits: VnodeBits::DEFAULT };
+    let options = LogOptions { directory: "/log".into(), segment_bytes: SEGMENT_BYTES_MIN, owner };
+    let mut each = |replayed: trefoil::commitlog::Replayed| {
+        record(&replayed.record);
+        Ok(())
+    };
+    let _ = CommitLog::examine(&*vfs, Path::new("/log"), owner, Position::default(), &mut each);
+    let _ = CommitLog::open(vfs, options, Position::default(), &mut each);
+}
+
+/// Everything that a store does with a file.
+pub fn sstable(data: &[u8]) {
+    let vfs = files(&[("/data/file.sst", data)]);
+    let cache = Arc::new(BlockCache::new(1 << 16));
+    let Ok(file) = Sstable::open(&*vfs, Path::new("/data/file.sst"), cache).map(Arc::new) else { return };
+    let _ = file.verify_unlisted();
+    let read = |mut stream: trefoil::sstable::FragmentStream| while let Ok(Some(_)) = stream.next() {};
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let _ = file.scan(ScanRange::default(), &[Slice::all()], direction, Access::Disk).map(read);
+        let key = PartitionKey::from_bytes(Bytes::from_static(b"EWR"));
+        let mut cost = Default::default();
+        let stream = file.partition(&key, &[Slice::all()], direction, Access::Disk, &mut cost);
+        let _ = stream.map(|stream| stream.map(|stream| read(stream.fragments)));
+    }
+    let _ = file.read_through().map(read);
+}
+
+const HEADER_BYTES: usize = 32;
+const FOOTER_BYTES: usize = 112;
+const SECTION_BYTES: usize = 20;
+const FILE_ID: std::ops::Range<usize> = 12..28;
+
+fn word(bytes: &[u8], at: usize) -> usize {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")) as usize
+}
+
+/// The first byte names a section of the sample; the rest takes its place, under right checksums.
+pub fn sstable_sections(data: &[u8]) {
+    let Some((which, contents)) = data.split_first() else { return };
+    let file = &*SSTABLE;
+    let footer = &file[file.len() - FOOTER_BYTES..];
+    let blocks_end = word(footer, 0);
+    let mut made = file[..blocks_end].to_vec();
+    let mut new_footer = Vec::new();
+    for number in 0..4 {
+        let (offset, len) = (word(footer, number * SECTION_BYTES), word(footer, number * SECTION_BYTES + 8));
+        let section = if number == usize::from(which % 4) { contents } else { &file[offset..offset + len] };
+        new_footer.extend((made.len() as u64).to_le_bytes());
+        new_footer.extend((section.len() as u64).to_le_bytes());
+        new_footer.extend(crc32fast::hash(&[&file[FILE_ID], section].concat()).to_le_bytes());
+        made.extend(section);
+    }
+    new_footer.extend(&footer[4 * SECTION_BYTES..FOOTER_BYTES - 12]);
+    let crc = crc32fast::hash(&new_footer);
+    new_footer.extend(crc.to_le_bytes());
+    new_footer.extend(&footer[FOOTER_BYTES - 8..]);
+    made.extend(new_footer);
+    sstable(&made);
+}
+
+/// The first of the sample's blocks, stored without compression, is made of these bytes; index and the rest stay.
+pub fn sstable_block(data: &[u8]) {
+    let mut made = SSTABLE.clone();
+    let footer = made.len() - FOOTER_BYTES;
+    // Kind, length, body, checksum; the sample's blocks are short, so that the length takes one byte.
+    let body_len = usize::from(made[HEADER_BYTES + 1]);
+    let body = HEADER_BYTES..HEADER_BYTES + 2 + body_len;
+    if body.end + 4 > word(&made, footer) {
+        return;
+    }
+    for (to, from) in made[HEADER_BYTES + 2..body.end].iter_mut().zip(data) {
+        *to = *from;
+    }
+    let covered = [&made[FILE_ID], &(HEADER_BYTES as u64).to_le_bytes(), &made[body.clone()]].concat();
+    let crc = crc32fast::hash(&covered);
+    made[body.end..body.end + 4].copy_from_slice(&crc.to_le_bytes());
+    sstable(&made);
+}
+
+fn check_directory(identity: &[u8], manifest: &[u8]) {
+    let vfs = files(&[("/node/IDENTITY", identity), ("/node/MANIFEST", manifest)]);
+    let stopped = Stopped::open(vfs, Path::new("/node")).expect("it is a directory of a store");
+    let _ = stopped.files();
+    let _ = stopped.check();
+}
+
+/// As it is, and as what stands in its frame.
+pub fn identity(data: &[u8]) {
+    check_directory(data, &MANIFEST);
+    check_directory(&framed(&IDENTITY[..12], 0, data), &MANIFEST);
+}
+
+pub fn manifest(data: &[u8]) {
+    check_directory(&IDENTITY, data);
+}
+
+/// Changes, as the first edit of a manifest and as one that follows.
+pub fn manifest_edit(data: &[u8]) {
+    check_directory(&IDENTITY, &framed(&MANIFEST[..12], 12, data));
+    check_directory(&IDENTITY, &framed(&MANIFEST, MANIFEST.len() as u64, data));
+}
+
+pub fn snapshot(data: &[u8]) {
+    for file in [data, &framed(&SNAPSHOT[..12], 0, data)] {
+        let vfs = files(&[("/snapshot/SNAPSHOT", file)]);
+        let _ = snapshot::read(&*vfs, Path::new("/snapshot"));
+    }
+}
+
+pub fn received_set(data: &[u8]) {
+    let mut reader = Reader::new("received set", bytes(data));
+    if let Ok(set) = ReceivedSet::decode(&mut reader) {
+        let mut again = Vec::new();
+        set.encode(&mut again);
+        assert_eq!(again, data[..data.len() - reader.remaining()], "accepted, and not as it is written");
+    }
+}
+
+pub fn metadata_entry(data: &[u8]) {
+    if let Ok(entry) = Entry::decode(bytes(data)) {
+        assert_eq!(Entry::decode(entry.encode().into()).expect("what it wrote itself"), entry);
+    }
+}
+
+pub fn cluster_state(data: &[u8]) {
+    if let Ok(state) = ClusterState::decode(bytes(data)) {
+        state.check().expect("the invariants of a state that was read");
+        assert_eq!(state.encode(), data, "accepted, and not as it is written");
+    }
+    let _ = trefoil::metadata::decode_table(bytes(data));
+}
+
+pub fn refusal(data: &[u8]) {
+    let _ = Refusal::decode(bytes(data));
+}
+
+pub fn clock_ceiling(data: &[u8]) {
+    for file in [data, &framed(b"TRFLCLK1", 1, data)] {
+        let _ = CeilingFile::new(files(&[("/node/clock", file)]), Path::new("/node")).read();
+    }
+}
+
+pub fn key(data: &[u8]) {
+    for table in &*TABLES {
+        let partition = PartitionKey::from_bytes(bytes(data));
+        if let Ok(components) = partition.decode(&table.partition_types()) {
+            let _ = PartitionKey::encode(&components, &table.partition_types());
+        }
+        if let Ok(key) = ClusteringKey::from_bytes(bytes(data))
+            && let Ok(components) = key.decode(&table.clustering_types())
+            && let Ok(again) = ClusteringKey::encode(&components, &table.clustering_types())
+        {
+            assert_eq!(again, key, "accepted, and not as it is written");
+        }
+    }
+    if let Ok(bound) = Bound::from_bytes(bytes(data)) {
+        assert_eq!(bound.bytes(), data);
+    }
+}
+
+pub fn value(data: &[u8]) {
+    for ty in Type::ALL {
+        if let Ok(Some(value)) = Value::decode(ty, &bytes(data)) {
+            let _ = value.encode(ty).expect("a value is of the type it was read as");
+        }
+    }
+}
+
+pub fn cql_text(data: &[u8]) {
+    let _ = cql::parse(&String::from_utf8_lossy(data));
+}
+
+/// As it is, and under a right checksum.
+pub fn paging_state(data: &[u8]) {
+    let sealed = [data, &crc32fast::hash(data).to_le_bytes()].concat();
+    let fingerprint = data.get(1..9).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight")));
+    for state in [bytes(data), sealed.into()] {
+        if let Ok(decoded) = PagingState::decode(&state, fingerprint) {
+            assert_eq!(decoded.encode(fingerprint), state, "accepted, and not as it is written");
+        }
+    }
+}
+
+pub fn read_request(data: &[u8]) {
+    let Ok(request) = v1::ReadRequest::decode(data) else { return };
+    for table in &*TABLES {
+        let _ = convert::read::read(request.clone(), table);
+    }
+}
+
+pub fn write_request(data: &[u8]) {
+    let Ok(v1::MutateRequest { mutation: Some(mutation), .. }) = v1::MutateRequest::decode(data) else { return };
+    for table in &*TABLES {
+        let key = convert::key::partition_key(mutation.partition.clone(), table);
+        let key = key.unwrap_or_else(|_| PartitionKey::from_bytes(Bytes::from_static(b"p")));
+        let context = convert::mutation::WriteContext { table, stamp: Stamp(1 << 40), default_timestamp: None };
+        if let Ok(made) = convert::mutation::mutation(&context, key, mutation.changes.clone()) {
+            let mut encoded = Vec::new();
+            trefoil::codec::mutation::encode_mutation(&made, &mut encoded);
+            decode_mutation(encoded.into()).expect("what a request becomes can be read back");
+        }
+    }
+}
+
+pub fn schema_request(data: &[u8]) {
+    if let Ok(ddl) = v1::Ddl::decode(data) {
+        let _ = convert::schema::ddl_to_model(ddl);
+    }
+    if let Ok(table) = v1::Table::decode(data) {
+        let _ = convert::schema::table_to_model(table);
+    }
+}
+
+pub fn peer_read(data: &[u8]) {
+    if let Ok(operation) = v1::ReadOperation::decode(data) {
+        let _ = convert::peer::read_command(operation);
+    }
+    if let Ok(page) = v1::ReplicaPage::decode(data)
+        && let Ok((page, _)) = convert::peer::page(page)
+    {
+        entry(&page.entries);
+    }
+}
