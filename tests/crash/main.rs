@@ -25,6 +25,7 @@ use trefoil::vfs::Vfs;
 use trefoil::vfs::memory::MemoryVfs;
 use uuid::Uuid;
 
+mod damage;
 mod faults;
 
 /// Moments at which the power goes, each of another history.

@@ -56,7 +56,9 @@ fn samples(target: &str) -> Vec<Vec<u8>> {
         "log_segment" => kept(&["log-segment"]),
         "sstable" => kept(&["sstable"]),
         "sstable_sections" => sections(),
-        "sstable_block" => kept(&["sstable"]).iter().map(|file| file[34..34 + usize::from(file[33])].to_vec()).collect(),
+        "sstable_block" => {
+            kept(&["sstable"]).iter().map(|file| file[34..34 + usize::from(file[33])].to_vec()).collect()
+        }
         "identity" => payloads("identity", 12),
         "manifest" => kept(&["manifest"]),
         "manifest_edit" => payloads("manifest", 12),
@@ -64,12 +66,14 @@ fn samples(target: &str) -> Vec<Vec<u8>> {
         "received_set" => received_sets(),
         "metadata_entry" => kept(&["metadata-"]),
         "cluster_state" => kept(&["cluster-state"]),
-        "refusal" => vec![trefoil::metadata::Refusal::new(
-            trefoil::metadata::Reason::from_code(1).unwrap(),
-            "table t",
-            "there is none",
-        )
-        .encode()],
+        "refusal" => vec![
+            trefoil::metadata::Refusal::new(
+                trefoil::metadata::Reason::from_code(1).unwrap(),
+                "table t",
+                "there is none",
+            )
+            .encode(),
+        ],
         "clock_ceiling" => vec![targets::sample("5452464c434c4b3108000000dd06643500401e18240a0600")],
         "key" => ["610062", "406100ff620038", "407fffffff38", "407fffffffffffffff38", "00016100000162ff00", "4020"]
             .map(targets::sample)
@@ -112,7 +116,7 @@ fn cql_texts() -> Vec<Vec<u8>> {
     [
         "CREATE TABLE k.t (a int, b text, \"C\" blob STATIC, PRIMARY KEY ((a), b)) WITH CLUSTERING ORDER BY (b DESC) AND \
          default_time_to_live = 10 AND comment = 'it''s'; -- end\nDROP TABLE IF EXISTS k.t",
-        "CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'NetworkTopologyStrategy', 'eu': 3}; /* x */",
+        "CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'eu': 3}; /* x */",
     ]
     .map(|text| text.as_bytes().to_vec())
     .into()
@@ -125,8 +129,8 @@ fn paging_states() -> Vec<Vec<u8>> {
 }
 
 fn requests(target: &str) -> Vec<Vec<u8>> {
-    let text = |text: &str| v1::Value { v: Some(value::V::Text(text.into())) };
-    let number = |number| v1::Value { v: Some(value::V::Integer(number)) };
+    let text = |text: &str| v1::Value { kind: Some(value::Kind::Text(text.into())) };
+    let number = |number| v1::Value { kind: Some(value::Kind::Integer(number)) };
     let row = v1::RowWrite {
         clustering: vec![number(7), text("x")],
         cells: vec![v1::CellWrite { column: "name".into(), value: Some(text("Newark")), ..Default::default() }],
@@ -135,12 +139,8 @@ fn requests(target: &str) -> Vec<Vec<u8>> {
     let slice = v1::Slice { partition: vec![text("EWR")], ranges: vec![v1::ClusteringRange::default()] };
     match target {
         "read_request" => vec![
-            v1::ReadRequest {
-                target: Some(v1::read_request::Target::Slice(slice)),
-                limit: 5,
-                ..Default::default()
-            }
-            .encode_to_vec(),
+            v1::ReadRequest { target: Some(v1::read_request::Target::Slice(slice)), limit: 5, ..Default::default() }
+                .encode_to_vec(),
         ],
         "write_request" => vec![
             v1::MutateRequest {
@@ -305,18 +305,22 @@ fn every_decoder_has_a_target() {
     for folder in ["src", "proto/src/convert"] {
         walk(&root().join(folder), &mut sources);
     }
+    let mut missing = Vec::new();
     let words = ["fn decode", "fn read_from(", "Reader::new(\"", "fn from_bytes("];
     for path in sources {
         let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
         let decodes = words.iter().any(|word| text.contains(word));
         let is_one = named.contains(name.as_str()) || ELSEWHERE.contains(&name.as_str());
-        assert!(!decodes || is_one, "{name} decodes bytes and is named by no target in tests/fuzz/targets.rs");
+        if decodes && !is_one {
+            missing.push(name);
+        }
     }
+    assert!(missing.is_empty(), "decoders that no target in tests/fuzz/targets.rs names: {missing:?}");
 }
 
 /// Sources that only call decoders of others, or are the reader itself that all of them use.
-const ELSEWHERE: [&str; 2] = ["src/codec/varint.rs", "proto/src/convert/answer.rs"];
+const ELSEWHERE: [&str; 3] = ["src/codec/varint.rs", "src/coordinator/assemble.rs", "proto/src/convert/answer.rs"];
 
 fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {

@@ -40,7 +40,7 @@ pub type Decoder = (&'static str, &'static [&'static str], fn(&[u8]));
 pub const TARGETS: &[Decoder] = &[
     ("frame", &["src/codec/frame.rs"], frame),
     ("block", &["src/codec/compress.rs"], block),
-    ("row", &["src/codec/row.rs", "src/codec/row/view.rs"], row),
+    ("row", &["src/codec/row.rs", "src/codec/row/view.rs", "src/codec/row/shards.rs"], row),
     ("mutation", &["src/codec/mutation.rs"], mutation),
     ("record", &["src/codec/record.rs", "src/codec/skim.rs"], record),
     ("entry", &["src/codec/entry.rs", "src/coordinator/read_repair.rs"], entry),

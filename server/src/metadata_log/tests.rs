@@ -316,6 +316,38 @@ fn a_damaged_log_is_a_shorter_log_or_corrupt() {
     assert!(error.contains("metadata/log") && error.contains("checksum"), "{error}");
 }
 
+/// State and vote are one frame each: no changed byte and no other length of either is read.
+#[test]
+fn every_changed_byte_and_every_cut_of_state_and_vote_is_noticed() {
+    let (vfs, files) = directory();
+    files.begin(NodeId(1), &seed(&[("eu", "a"), ("eu", "b")])).unwrap();
+    files.write_vote(&Vote::new(3, VoterId(1))).unwrap();
+    let read_state = || files.read_state().map(|saved| saved.is_some());
+    let read_vote = || files.read_vote().map(|vote| vote.is_some());
+    let readers: [(&str, &dyn Fn() -> trefoil::Result<bool>); 2] = [("state", &read_state), ("vote", &read_vote)];
+    for (name, read) in readers {
+        assert!(read().unwrap());
+        let handle = vfs.open(&Path::new("data/metadata").join(name)).unwrap();
+        let mut whole = vec![0; handle.len().unwrap() as usize];
+        handle.read_at(&mut whole, 0).unwrap();
+        let refused = |bytes: &[u8]| {
+            handle.set_len(0).unwrap();
+            handle.write_at(bytes, 0).unwrap();
+            matches!(read(), Err(trefoil::Error::Corrupt(_)))
+        };
+        for at in 0..whole.len() {
+            for mask in [0x01, 0x80, 0xff] {
+                let mut flipped = whole.clone();
+                flipped[at] ^= mask;
+                assert!(refused(&flipped), "{name}, byte {at} ^ {mask:02x}");
+            }
+            assert!(refused(&whole[..at]), "{name} cut to {at}");
+        }
+        assert!(refused(&[&whole[..], &[0]].concat()), "{name} and a byte more");
+        assert!(!refused(&whole));
+    }
+}
+
 #[test]
 fn a_directory_with_raft_files_but_no_state_is_refused() {
     let (_, files) = directory();
