@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use trefoil::store::{SnapshotScope, Store};
 use trefoil::vfs::Vfs;

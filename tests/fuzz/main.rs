@@ -78,9 +78,20 @@ fn samples(target: &str) -> Vec<Vec<u8>> {
         "key" => ["610062", "406100ff620038", "407fffffff38", "407fffffffffffffff38", "00016100000162ff00", "4020"]
             .map(targets::sample)
             .into(),
-        "value" => ["00", "61", "ffffffff", "0000000000000001", "c3a9", "0190000000007000800000000000c1ff", "020406"]
-            .map(targets::sample)
-            .into(),
+        "value" => [
+            "00",
+            "61",
+            "ffffffff",
+            "0000000000000001",
+            "c3a9",
+            "0190000000007000800000000000c1ff",
+            "020406",
+            "0000000200000001610000000162",
+            "00000001000000040000000700000001ff",
+            "0000000400000007ffffffff",
+        ]
+        .map(targets::sample)
+        .into(),
         "cql_text" => cql_texts(),
         "paging_state" => paging_states(),
         "read_request" | "write_request" | "schema_request" | "peer_read" => requests(target),
@@ -133,7 +144,7 @@ fn requests(target: &str) -> Vec<Vec<u8>> {
     let number = |number| v1::Value { kind: Some(value::Kind::Integer(number)) };
     let row = v1::RowWrite {
         clustering: vec![number(7), text("x")],
-        cells: vec![v1::CellWrite { column: "name".into(), value: Some(text("Newark")), ..Default::default() }],
+        cells: vec![v1::CellWrite { column: "name".into(), value: Some(text("Newark")) }],
     };
     let change = v1::Change { timestamp_us: Some(1), ttl_s: Some(5), op: Some(v1::change::Op::Insert(row)) };
     let slice = v1::Slice { partition: vec![text("EWR")], ranges: vec![v1::ClusteringRange::default()] };
@@ -306,7 +317,7 @@ fn every_decoder_has_a_target() {
         walk(&root().join(folder), &mut sources);
     }
     let mut missing = Vec::new();
-    let words = ["fn decode", "fn read_from(", "Reader::new(\"", "fn from_bytes("];
+    let words = ["fn decode", "fn read_type(", "Reader::new(\"", "fn from_bytes("];
     for path in sources {
         let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();

@@ -58,7 +58,7 @@ pub const TARGETS: &[Decoder] = &[
     ("manifest_edit", &["src/store/change.rs"], manifest_edit),
     ("snapshot", &["src/snapshot/manifest.rs", "src/snapshot/directory.rs"], snapshot),
     ("received_set", &["src/received/mod.rs"], received_set),
-    ("metadata_entry", &["src/metadata/entry.rs", "src/metadata/parts.rs"], metadata_entry),
+    ("metadata_entry", &["src/metadata/entry.rs", "src/metadata/parts.rs", "src/codec/types.rs"], metadata_entry),
     ("cluster_state", &["src/metadata/snapshot.rs"], cluster_state),
     ("refusal", &["src/metadata/refusal.rs"], refusal),
     ("clock_ceiling", &["server/src/ceiling.rs"], clock_ceiling),
@@ -91,6 +91,20 @@ static IDENTITY: LazyLock<Vec<u8>> = LazyLock::new(|| sample(include_str!("../go
 static TABLES: LazyLock<Vec<Arc<Table>>> = LazyLock::new(|| {
     let state = Bytes::from(sample(include_str!("../golden/data/v1/cluster-state.hex")));
     ClusterState::decode(state).expect("the sample is whole").tables().cloned().collect()
+});
+
+/// Every scalar, and types of each kind around them.
+static TYPES: LazyLock<Vec<Type>> = LazyLock::new(|| {
+    let frozen = true;
+    let mut types: Vec<Type> = Type::SCALARS.into();
+    for element in [Type::Int, Type::Text, Type::VarInt].map(Arc::new) {
+        types.push(Type::List { element: element.clone(), frozen });
+        types.push(Type::Set { element: element.clone(), frozen });
+        types.push(Type::Map { key: element.clone(), value: Arc::new(Type::Blob), frozen });
+        types.push(Type::Vector { element, dimension: 2 });
+    }
+    types.push(Type::Tuple([Type::Int, types[20].clone()].into()));
+    types
 });
 
 fn bytes(data: &[u8]) -> Bytes {
@@ -347,7 +361,7 @@ pub fn key(data: &[u8]) {
 }
 
 pub fn value(data: &[u8]) {
-    for ty in Type::ALL {
+    for ty in &*TYPES {
         if let Ok(Some(value)) = Value::decode(ty, &bytes(data)) {
             let _ = value.encode(ty).expect("a value is of the type it was read as");
         }
@@ -395,7 +409,7 @@ pub fn schema_request(data: &[u8]) {
         let _ = convert::schema::ddl_to_model(ddl);
     }
     if let Ok(table) = v1::Table::decode(data) {
-        let _ = convert::schema::table_to_model(table);
+        let _ = convert::schema::table_to_model(table, &Default::default());
     }
 }
 
