@@ -115,10 +115,16 @@ pub fn read_entry(reader: &mut Reader, trust: Trust) -> Result<Fragment<EncodedR
 
 fn read_header(reader: &mut Reader, trust: Trust) -> Result<PartitionHeader<EncodedRow>> {
     let key = PartitionKey::from_bytes(reader.bytes()?);
+    let (deletion, static_row) = read_header_behind_key(reader, trust)?;
+    Ok(PartitionHeader { key, deletion, static_row })
+}
+
+/// Deletion and static row of a header whose kind and key have been read.
+pub fn read_header_behind_key(reader: &mut Reader, trust: Trust) -> Result<(Option<Deletion>, Option<EncodedRow>)> {
     let flags = read_partition_flags(reader)?;
     let deletion = if flags & HAS_DELETION != 0 { Some(read_deletion(reader)?) } else { None };
     let static_row = if flags & HAS_STATIC_ROW != 0 { Some(read_static_row(reader, trust)?) } else { None };
-    Ok(PartitionHeader { key, deletion, static_row })
+    Ok((deletion, static_row))
 }
 
 pub(super) fn partition_flags<R>(deletion: Option<Deletion>, static_row: Option<&R>) -> u8 {

@@ -40,6 +40,14 @@ pub trait Stream<R> {
     /// The next fragment, or `None` at the end.
     fn next(&mut self) -> Result<Option<Fragment<R>>>;
 
+    /// Everything before `place`, in the direction of the stream, and behind what was yielded last is covered by
+    /// `deletion`. Whether the stream can go on from there without looking at what lies between; then it does, and what it
+    /// had looked at last is as if it had never been yielded. `seen` is the range deletion that counts as yielded.
+    fn pass(&mut self, place: &Bound, deletion: Deletion, seen: Option<Deletion>) -> Result<bool> {
+        let _ = (place, deletion, seen);
+        Ok(false)
+    }
+
     /// What it has touched so far to yield what it has.
     fn cost(&self) -> ReadCost {
         ReadCost::default()
@@ -49,6 +57,10 @@ pub trait Stream<R> {
 impl<R, S: Stream<R> + ?Sized> Stream<R> for Box<S> {
     fn next(&mut self) -> Result<Option<Fragment<R>>> {
         (**self).next()
+    }
+
+    fn pass(&mut self, place: &Bound, deletion: Deletion, seen: Option<Deletion>) -> Result<bool> {
+        (**self).pass(place, deletion, seen)
     }
 
     fn cost(&self) -> ReadCost {
@@ -238,11 +250,39 @@ impl<R: Reconcile, S: Stream<R>> Merge<R, S> {
                 _ => return Err(out_of_order("a partition begins within a partition")),
             };
             self.sort_in(ties)?;
+            if self.in_force.is_some() {
+                self.pass_covered(first)?;
+            }
             if let Some(step) = step {
                 return Ok(step);
             }
         }
         Ok(Step::End)
+    }
+
+    /// Where the source that has opened the deletion in force says next that another one is, the others may go there.
+    fn pass_covered(&mut self, by: usize) -> Result<()> {
+        let source = &self.sources[by];
+        let (Some(deletion), Some(Fragment::Change(place, _))) = (self.in_force, &source.head) else { return Ok(()) };
+        if source.in_force != Some(deletion) {
+            return Ok(());
+        }
+        let (place, direction) = (place.clone(), self.direction);
+        let mut has_passed = false;
+        for index in self.order.iter().filter(|index| **index != by) {
+            let source = &mut self.sources[*index];
+            let is_before = compare(direction, source.position(), Some(place.bytes())) == Ordering::Less;
+            if is_before && source.stream.pass(&place, deletion, source.in_force)? {
+                source.head = source.stream.next()?;
+                has_passed = true;
+            }
+        }
+        if has_passed {
+            let sources = &self.sources;
+            self.order.retain(|index| sources[*index].position().is_some());
+            self.order.sort_by(|a, b| compare(direction, sources[*a].position(), sources[*b].position()));
+        }
+        Ok(())
     }
 
     /// Nothing is left of a row or a change that lies before `place`.

@@ -76,11 +76,12 @@ impl Row {
         self.complex.binary_search_by_key(&column, |(id, _)| *id).ok().map(|at| &self.complex[at].1)
     }
 
-    /// How many things in the row say that something is gone: its deletion, a marker or cells that are deleted or expired.
+    /// How many things in the row say that something is gone: its deletion, a marker or cells that are deleted or
+    /// expired. Deletions of complex columns do not count: each time one is written anew it bears one.
     pub fn tombstones_at(&self, now_s: i64) -> u64 {
         let deletion = u64::from(self.deletion.is_some());
         let marker = u64::from(self.marker.is_some_and(|marker| !marker.is_live_at(now_s)));
-        let cells = self.cells.iter().filter(|(_, cell)| cell.value_at(now_s).is_none());
+        let cells = self.all_cells().filter(|(_, cell)| !cell.is_live_at(now_s));
         deletion + marker + cells.count() as u64
     }
 

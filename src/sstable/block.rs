@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::order::{Disorder, Order};
 use crate::codec::EncodedRow;
-use crate::codec::entry::{Trust, put_deletion, read_deletion, read_entry};
+use crate::codec::entry::{Trust, put_deletion, read_deletion, read_entry, read_header_behind_key};
 use crate::codec::skim::{Outline, skim_entry};
 use crate::codec::varint::{Cursor, Reader, put_bytes, put_varint};
 use crate::model::{Deletion, Fragment, PartitionKey, Token};
@@ -155,6 +155,13 @@ impl Block {
     pub(super) fn fragment(&self, entry: u32) -> Result<Fragment<EncodedRow>> {
         let (at, end) = self.extent(entry);
         read_entry(&mut Reader::new("SSTable block entry", self.bytes.slice(at..end)), Trust::Trusted)
+    }
+
+    /// Deletion and static row of the partition whose header an entry is.
+    pub(super) fn header(&self, entry: u32) -> Result<(Option<Deletion>, Option<EncodedRow>)> {
+        let Entry { end, key_end, .. } = self.entries[entry as usize];
+        let behind_key = self.bytes.slice(key_end as usize..end as usize);
+        read_header_behind_key(&mut Reader::new("SSTable block entry", behind_key), Trust::Trusted)
     }
 
     fn extent(&self, entry: u32) -> (usize, usize) {

@@ -8,7 +8,7 @@ use super::block::Block;
 use super::index::Index;
 use super::reader::{Sstable, read_at};
 use super::{Access, READ_AHEAD_BYTES};
-use crate::model::{Bound, PartitionKey, ReadCost};
+use crate::model::{Bound, Deletion, PartitionKey, ReadCost};
 use crate::{Error, Result};
 
 /// See the module. The block used last is held.
@@ -43,6 +43,11 @@ impl Blocks {
     /// The blocks that were asked for.
     pub(super) fn cost(&self) -> ReadCost {
         self.cost
+    }
+
+    /// See [`Sstable::is_older_than`].
+    pub(super) fn is_older_than(&self, deletion: Deletion) -> bool {
+        self.file.is_older_than(deletion)
     }
 
     /// A block.

@@ -9,6 +9,8 @@
 //! Entries ascend by (token, key, place), and the empty place comes before every other, so that one binary search finds
 //! the block of a partition as well as the block of a row in a wide partition. It is searched as it stands in the file.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 
 use crate::codec::varint::{Cursor, put_bytes, put_varint};
@@ -101,10 +103,7 @@ impl Index {
 
     /// The entry of a block; `block` is below the count.
     pub(super) fn entry(&self, block: u32) -> Result<IndexEntry<'_>> {
-        let slots = &self.bytes[self.offsets_at..self.bytes.len() - COUNT_BYTES];
-        let at = slots.as_chunks::<OFFSET_BYTES>().0.get(block as usize).map(|slot| u32::from_le_bytes(*slot) as usize);
-        let bytes = at.and_then(|at| self.bytes.get(at..self.offsets_at));
-        let mut cursor = Cursor::new(WHAT, bytes.ok_or_else(|| corrupt(format!("it has no entry {block}")))?);
+        let mut cursor = Cursor::new(WHAT, self.at(block).ok_or_else(|| corrupt(format!("it has no entry {block}")))?);
         let (token, key, place) = (Token(cursor.i64()?), cursor.bytes()?, cursor.bytes()?);
         let (offset, len) = (cursor.varint()?, cursor.varint()?);
         match (u32::try_from(len), offset.checked_add(len)) {
@@ -116,6 +115,40 @@ impl Index {
     /// Where the blocks end in the file.
     pub(super) fn blocks_end(&self) -> u64 {
         self.blocks_end
+    }
+
+    /// As [`Index::leading`], where every block that begins before `token` is wanted and none behind it: only those that
+    /// begin at the token are decoded and asked about.
+    pub(super) fn leading_near(&self, token: Token, wanted: impl Fn(&IndexEntry<'_>) -> bool) -> Result<u32> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let is_wanted = match self.token(middle)?.cmp(&token) {
+                Ordering::Less => true,
+                Ordering::Equal => wanted(&self.entry(middle)?),
+                Ordering::Greater => false,
+            };
+            if is_wanted {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The token at which a block begins; `block` is below the count.
+    fn token(&self, block: u32) -> Result<Token> {
+        let bytes = self.at(block).and_then(|bytes| bytes.first_chunk());
+        let bytes = bytes.ok_or_else(|| corrupt(format!("it has no entry {block}")))?;
+        Ok(Token(i64::from_le_bytes(*bytes)))
+    }
+
+    /// The bytes from an entry on.
+    fn at(&self, block: u32) -> Option<&[u8]> {
+        let slots = &self.bytes[self.offsets_at..self.bytes.len() - COUNT_BYTES];
+        let at = u32::from_le_bytes(*slots.as_chunks::<OFFSET_BYTES>().0.get(block as usize)?);
+        self.bytes.get(at as usize..self.offsets_at)
     }
 
     /// How many blocks from the first on satisfy `wanted`, which must hold for a leading run of them only.

@@ -28,6 +28,7 @@ mod bloom;
 mod builder;
 mod cache;
 mod format;
+mod glance;
 mod index;
 mod order;
 mod partitions;
@@ -65,7 +66,7 @@ pub const BLOCK_BYTES: usize = 16 * 1024;
 const BLOCK_BYTES_MAX: usize = 1 << 30;
 
 /// What is read at a time where everything is read, in bytes.
-const READ_AHEAD_BYTES: usize = 1 << 20;
+const READ_AHEAD_BYTES: usize = 256 << 10;
 
 /// What a reader of a file yields.
 pub type FragmentStream = Box<dyn Stream<EncodedRow> + Send>;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use super::block::{Block, Span};
 use super::blocks::Blocks;
+use super::index::Index;
 use crate::codec::EncodedRow;
 use crate::model::{Bound, Deletion, Direction, Fragment, PartitionKey, Slice};
 use crate::{Error, Result};
@@ -46,6 +47,8 @@ pub(super) struct Rows {
     slices_done: usize,
     /// Where the present slice is being read; `None` between slices.
     spot: Option<Spot>,
+    /// What comes next, where a part was passed over.
+    pending: Option<Fragment<EncodedRow>>,
 }
 
 /// A place between two entries of the partition.
@@ -92,7 +95,7 @@ impl Selection {
     /// `None`: the partition is not in the file.
     pub(super) fn first_block(&self, blocks: &Blocks, key: &PartitionKey) -> Result<Option<u32>> {
         match self.slice(0) {
-            Some(slice) => seek_block(blocks, key, slice, self.direction),
+            Some(slice) => seek_block(blocks.index(), key, slice, self.direction),
             None => {
                 let header = (key.token(), key.bytes().as_ref(), [].as_slice());
                 Ok(blocks.index().leading(|entry| entry.order() <= header)?.checked_sub(1))
@@ -104,11 +107,14 @@ impl Selection {
 impl Rows {
     /// The selected rows of a partition that is in the file.
     pub(super) fn new(key: PartitionKey, selection: Selection, whereabouts: Whereabouts) -> Rows {
-        Rows { key, selection, whereabouts, slices_done: 0, spot: None }
+        Rows { key, selection, whereabouts, slices_done: 0, spot: None, pending: None }
     }
 
     /// The next row or change.
     pub(super) fn next(&mut self, blocks: &mut Blocks) -> Result<Option<Fragment<EncodedRow>>> {
+        if let Some(pending) = self.pending.take() {
+            return Ok(Some(pending));
+        }
         loop {
             let direction = self.selection.direction;
             let Some(slice) = self.selection.slice(self.slices_done) else { return Ok(None) };
@@ -140,6 +146,28 @@ impl Rows {
         }
     }
 
+    /// Goes to `place`, which lies ahead in the present slice, without looking at what lies between. `seen` is the range
+    /// deletion that the reader has seen opened last. `false`: it is between two slices, and stays there.
+    pub(super) fn pass(&mut self, blocks: &mut Blocks, place: &Bound, seen: Option<Deletion>) -> Result<bool> {
+        let direction = self.selection.direction;
+        let (Some(slice), true) = (self.selection.slice(self.slices_done), self.spot.is_some()) else {
+            return Ok(false);
+        };
+        let (last, rest) = match direction {
+            Direction::Forward => (&slice.end, Slice { start: place.clone(), end: slice.end.clone() }),
+            Direction::Reverse => (&slice.start, Slice { start: slice.start.clone(), end: place.clone() }),
+        };
+        if rest.is_empty() {
+            self.pending = seen.map(|_| Fragment::Change(last.clone(), None));
+            self.leave_slice();
+            return Ok(true);
+        }
+        let spot = Spot::seek(blocks, &self.key, &rest, direction, Whereabouts::Unknown)?;
+        self.pending = (spot.in_force != seen).then(|| Fragment::Change(place.clone(), spot.in_force));
+        self.spot = Some(spot);
+        Ok(true)
+    }
+
     fn leave_slice(&mut self) {
         self.spot = None;
         self.slices_done += 1;
@@ -160,7 +188,7 @@ impl Spot {
     ) -> Result<Spot> {
         let number = match whereabouts {
             Whereabouts::Whole(number) | Whereabouts::FirstSlice(number) => Some(number),
-            Whereabouts::Unknown => seek_block(blocks, key, slice, direction)?,
+            Whereabouts::Unknown => seek_block(blocks.index(), key, slice, direction)?,
         };
         let number = number.ok_or_else(|| blocks.corrupt("the index lost a partition"))?;
         let (block, span) = block_with(blocks, number, key)?;
@@ -260,14 +288,19 @@ fn disagreement(blocks: &Blocks, number: u32) -> Error {
 }
 
 /// The block in which a slice of a partition begins, in the direction of the read; `None`: before the first block.
-fn seek_block(blocks: &Blocks, key: &PartitionKey, slice: &Slice, direction: Direction) -> Result<Option<u32>> {
+pub(super) fn seek_block(
+    index: &Index,
+    key: &PartitionKey,
+    slice: &Slice,
+    direction: Direction,
+) -> Result<Option<u32>> {
     let (token, key) = (key.token(), key.bytes().as_ref());
-    let begun = blocks.index().leading(|entry| {
+    let begun = index.leading_near(token, |entry| {
         let by_place = || match direction {
             Direction::Forward => compare_with_first_behind(entry.place, &slice.start).is_le(),
             Direction::Reverse => entry.place < slice.end.bytes().as_ref(),
         };
-        match (entry.token, entry.key).cmp(&(token, key)) {
+        match entry.key.cmp(key) {
             Ordering::Less => true,
             Ordering::Equal => entry.place.is_empty() || by_place(),
             Ordering::Greater => false,

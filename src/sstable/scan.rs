@@ -12,7 +12,7 @@ use super::{Access, FragmentStream};
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::model::{
-    Deletion, Direction, Fragment, PartitionHeader, PartitionKey, ReadCost, ScanRange, Slice, Stream, Token,
+    Bound, Deletion, Direction, Fragment, PartitionHeader, PartitionKey, ReadCost, ScanRange, Slice, Stream, Token,
 };
 
 impl Sstable {
@@ -103,6 +103,13 @@ impl<S: Stream<EncodedRow>> Stream<EncodedRow> for Ended<S> {
         next
     }
 
+    fn pass(&mut self, place: &Bound, deletion: Deletion, seen: Option<Deletion>) -> Result<bool> {
+        match &mut self.stream {
+            Some(stream) => stream.pass(place, deletion, seen),
+            None => Ok(false),
+        }
+    }
+
     fn cost(&self) -> ReadCost {
         self.stream.as_ref().map_or(self.cost, |stream| stream.cost())
     }
@@ -121,6 +128,10 @@ impl Stream<EncodedRow> for Partition {
             Some(header) => Ok(Some(Fragment::Partition(header))),
             None => self.rows.next(&mut self.blocks),
         }
+    }
+
+    fn pass(&mut self, place: &Bound, deletion: Deletion, seen: Option<Deletion>) -> Result<bool> {
+        Ok(self.blocks.is_older_than(deletion) && self.rows.pass(&mut self.blocks, place, seen)?)
     }
 
     fn cost(&self) -> ReadCost {
@@ -221,6 +232,13 @@ impl Stream<EncodedRow> for Scan {
         }
         self.rows = None;
         Ok(self.enter()?.map(Fragment::Partition))
+    }
+
+    fn pass(&mut self, place: &Bound, deletion: Deletion, seen: Option<Deletion>) -> Result<bool> {
+        match &mut self.rows {
+            Some(rows) if self.blocks.is_older_than(deletion) => rows.pass(&mut self.blocks, place, seen),
+            _ => Ok(false),
+        }
     }
 
     fn cost(&self) -> ReadCost {

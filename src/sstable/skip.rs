@@ -4,7 +4,8 @@
 //! keys         the partition, or the range of tokens, lies outside first .. last
 //! filter       it says that the partition is not there
 //! clustering   no slice meets least .. greatest, and nothing concerns rows anywhere ("must read")
-//! timestamps   everything is older than a deletion of the whole partition that was found elsewhere
+//! timestamps   everything is older than a deletion of the whole partition that was found elsewhere; or than a range
+//!              deletion: then the blocks within that range alone
 //! ```
 //!
 //! **Invariant:** a read that skips answers the same bytes as one that does not. Bounds hold both ends of every range
@@ -32,7 +33,8 @@ impl Sstable {
         !is_behind && !is_before && self.may_hold(slices)
     }
 
-    /// Whether everything in it is covered by a deletion of the whole partition, which was found elsewhere.
+    /// Whether everything in it of what a deletion that was found elsewhere covers by place is covered by time too, and
+    /// leaves no trace.
     pub fn is_older_than(&self, deletion: Deletion) -> bool {
         self.stats.timestamps.is_none_or(|(_, newest)| newest < deletion.timestamp)
     }

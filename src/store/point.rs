@@ -5,7 +5,7 @@
 use super::view::View;
 use crate::Result;
 use crate::codec::EncodedRow;
-use crate::model::{Direction, Fragment, Glance, Lone, PartitionKey, ReadCommand, ReadCost, Slice, Stream, Target};
+use crate::model::{Direction, Glance, PartitionKey, ReadCommand, ReadCost, Slice, Target};
 use crate::sstable::Access;
 
 /// The partition and the slice of a read that begins at the slice's start and may find no more than one row, by the form
@@ -45,36 +45,10 @@ pub(super) fn glance(
             cost.sstables_skipped += (view.files.len() - at) as u64;
             break;
         }
-        let slices = std::slice::from_ref(slice);
-        let found = file.sstable.partition(key, slices, Direction::Forward, access, cost)?;
-        if let Some(found) = found {
-            let found = glance_of(found.fragments, cost)?;
-            cost.rows += found.rows();
-            glance = glance.merge(found)?;
-        }
+        glance = glance.merge(file.sstable.glance(key, slice, access, cost)?)?;
         if matches!(glance, Glance::More) {
             break;
         }
     }
     Ok(glance)
-}
-
-/// What the stream of one partition yields, read no further than needed to know.
-fn glance_of(mut stream: impl Stream<EncodedRow>, cost: &mut ReadCost) -> Result<Glance<EncodedRow>> {
-    let found = take_lone(&mut stream);
-    *cost += stream.cost();
-    found
-}
-
-fn take_lone(stream: &mut impl Stream<EncodedRow>) -> Result<Glance<EncodedRow>> {
-    let Some(Fragment::Partition(header)) = stream.next()? else { return Ok(Glance::More) };
-    let row = match stream.next()? {
-        None => None,
-        Some(Fragment::Row(key, row)) => Some((key, row)),
-        Some(_) => return Ok(Glance::More),
-    };
-    if row.is_some() && stream.next()?.is_some() {
-        return Ok(Glance::More);
-    }
-    Lone { deletion: header.deletion, static_row: header.static_row, row }.shadowed().map(Glance::Lone)
 }

@@ -28,3 +28,4 @@ mod schema;
 mod snapshots;
 mod stopping;
 mod wait;
+mod wide;

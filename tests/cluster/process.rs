@@ -192,6 +192,16 @@ impl Process {
         signal(self.child.as_ref().unwrap().id(), name).unwrap();
     }
 
+    /// The most memory that it has held since the last call, in KiB.
+    pub fn memory_peak_kib(&self) -> u64 {
+        let process = PathBuf::from(format!("/proc/{}", self.child.as_ref().unwrap().id()));
+        let status = fs::read_to_string(process.join("status")).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        // 5 sets the mark back to what is held now.
+        fs::write(process.join("clear_refs"), "5").unwrap();
+        peak.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// Everything that the node has logged, over all its runs.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()

@@ -32,7 +32,7 @@ const fn number(key: &'static str, min: u64, max: u64, default: u64, about: &'st
 // More than twice the largest message of 20 MiB, so that no record needs more than half a segment.
 pub(super) const SEGMENT_MIB: Number = number("segment_mib", 48, 1_024, 64, "size of a commit log segment");
 pub(super) const MEMTABLE_MIB: Number =
-    number("memtable_mib", 32, 1 << 20, 256, "memory of all memtables; at half of it flushing begins");
+    number("memtable_mib", 8, 1 << 20, 256, "memory of all memtables; at half of it flushing begins");
 pub(super) const CACHE_MIB: Number = number("cache_mib", 8, 1 << 20, 256, "memory for decoded blocks of SSTables");
 
 pub(super) const DROPPED_KEPT_DAYS: Number = number("dropped_kept_days", 1, 3_650, 7, "so long such a snapshot stays");

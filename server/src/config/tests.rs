@@ -56,7 +56,7 @@ fn a_wrong_setting_is_named() {
         ("storage", "segment_mib = 47", "storage.segment_mib = 47: must be a whole number from 48 to 1024"),
         ("storage", "segment_mib = \"64\"", "storage.segment_mib = \"64\": must be a whole number from 48 to 1024"),
         ("storage", "cache_mib = -1", "storage.cache_mib = -1: must be a whole number from 8 to 1048576"),
-        ("storage", "memtable_mib = 1.5", "storage.memtable_mib = 1.5: must be a whole number from 32 to 1048576"),
+        ("storage", "memtable_mib = 1.5", "storage.memtable_mib = 1.5: must be a whole number from 8 to 1048576"),
         (
             "storage",
             "memtables_mib = 64",

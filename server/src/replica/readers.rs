@@ -25,16 +25,21 @@ pub(super) struct ReadJob {
 /// Reads that may wait for a thread. More would wait longer than their callers do, and hold memory meanwhile.
 const WAITING_MAX: usize = 4_096;
 
-/// Reads that wait for a thread.
+/// Reads that wait for a thread, and threads that wait for reads.
+///
+/// The thread that went idle last is woken first: each thread holds on to memory for the largest read it has done, so a
+/// node with little to read should do it on one.
 #[derive(Default)]
 pub(super) struct ReaderQueue {
     state: Mutex<State>,
-    ready: Condvar,
+    ready: [Condvar; READERS],
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<ReadJob>,
+    /// Threads by number; the one that went idle last is last.
+    idle: Vec<usize>,
     closed: bool,
 }
 
@@ -45,8 +50,9 @@ impl ReaderQueue {
             return Err((FailureReason::Overloaded, format!("{WAITING_MAX} reads wait for the disk")));
         }
         state.jobs.push_back(job);
-        drop(state);
-        self.ready.notify_one();
+        if let Some(reader) = state.idle.pop() {
+            self.ready[reader].notify_one();
+        }
         Ok(())
     }
 
@@ -56,11 +62,13 @@ impl ReaderQueue {
 
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
-        self.ready.notify_all();
+        for ready in &self.ready {
+            ready.notify_one();
+        }
     }
 
-    /// The next job; `None` once the queue is closed and empty.
-    fn take(&self) -> Option<ReadJob> {
+    /// The next job for a thread; `None` once the queue is closed and empty.
+    fn take(&self, reader: usize) -> Option<ReadJob> {
         let mut state = self.state.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
@@ -69,7 +77,10 @@ impl ReaderQueue {
             if state.closed {
                 return None;
             }
-            self.ready.wait(&mut state);
+            state.idle.push(reader);
+            self.ready[reader].wait(&mut state);
+            // Woken for a job this is done already; else another thread may have come first, or nothing is the matter.
+            state.idle.retain(|other| *other != reader);
         }
     }
 }
@@ -83,7 +94,7 @@ pub(super) fn start(
         .map(|number| {
             let (queue, store, mut outbox) = (queue.clone(), store.clone(), Outbox::new(lanes.to_vec()));
             std::thread::Builder::new().name(format!("reader-{number}")).spawn(move || {
-                while let Some(job) = queue.take() {
+                while let Some(job) = queue.take(number) {
                     outbox.push(job.ticket, read(&store, &job));
                     outbox.send();
                 }

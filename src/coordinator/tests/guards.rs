@@ -1,9 +1,13 @@
 //! What a page meets on its way to its rows: tombstones, and rows that are too large to say nothing about.
 
+use bytes::Bytes;
+
 use crate::codec::EncodedRow;
 use crate::coordinator::{Assembler, LargeRow, Next, PageLimits, ReadAnswer, ReadGuards};
 use crate::model::naive::{deletion, partition_key, row_key, value};
-use crate::model::{Cell, CellKind, ColumnId, Fragment, PageEnd, PartitionHeader, Row, Timestamp};
+use crate::model::{
+    Cell, CellKind, ColumnId, Complex, Counter, Fragment, NodeId, PageEnd, PartitionHeader, Row, Shard, Timestamp,
+};
 
 const NOW_S: i64 = 100;
 
@@ -47,6 +51,20 @@ fn tombstones_are_counted_once_each_and_too_many_end_the_read() {
     assert_eq!(guarded(fragments.clone(), 5), (Next::Complete, 5, None));
     let refused = Next::TooManyTombstones { partition: partition_key(0), found: 5 };
     assert_eq!(guarded(fragments, 4), (refused, 5, None));
+}
+
+#[test]
+fn what_is_live_is_no_tombstone() {
+    let cell = |kind| Cell { timestamp: Timestamp(9), kind };
+    let shard = Shard { node: NodeId(1), incarnation: 1, clock: 1, value: 5 };
+    let set = [("a", CellKind::Live("".into())), ("b", CellKind::Tombstone { ldt_s: 1 })];
+    let set = set.map(|(path, kind)| (Bytes::from(path), cell(kind)));
+    let row = Row {
+        cells: vec![(ColumnId(1), cell(CellKind::Counter(Counter::new(shard))))],
+        complex: vec![(ColumnId(2), Complex::of(Some(deletion(3)), set).unwrap())],
+        ..Row::default()
+    };
+    assert_eq!(row.tombstones_at(NOW_S), 1, "an element of the set");
 }
 
 #[test]

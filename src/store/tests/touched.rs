@@ -95,6 +95,8 @@ fn a_row_in_a_wide_partition_costs_one_block_of_each_file() {
 fn covered_rows_end_pages_too() {
     let mut node = roomy();
     write_wide(&mut node, 0, 40_000, 1);
+    // It keeps the file from being older than the deletion as a whole.
+    node.write(&rows(0, [(50_000, value("v", 9))]));
     node.flush();
     node.write(&delete_rows(0, 0, 39_990, 2));
     for direction in BOTH {
@@ -115,8 +117,28 @@ fn covered_rows_end_pages_too() {
                 }
             }
         }
-        assert_eq!(visible, 9, "{direction:?}");
+        assert_eq!(visible, 10, "{direction:?}");
         assert!(pages >= 2, "the deleted rows were passed over at once");
+    }
+}
+
+/// Nothing is read of a file where a range deletion covers all of it that lies there.
+#[test]
+fn deleted_ranges_are_passed_over_without_reading_them() {
+    let mut node = roomy();
+    write_wide(&mut node, 0, 20_000, 1);
+    node.flush();
+    node.write(&delete_rows(0, 5, 19_000, 2));
+    for place in [|_: &Node| (), |node: &Node| node.flush()] {
+        place(&node);
+        for direction in BOTH {
+            let command = ReadCommand { limit_rows: 1_100, ..read_partition(0, Vec::new(), direction) };
+            let (page, cost) = read(&node, &command);
+            assert_eq!(count_rows(&page), 1_004, "{direction:?}");
+            assert!(cost.rows < 1_010, "{direction:?}: {cost:?}");
+            let scanned = node.store.read_with_cost(&ReadCommand { direction, ..scan() }, Access::Disk).unwrap().1;
+            assert!(scanned.rows < 1_010, "{direction:?}: {scanned:?}");
+        }
     }
 }
 
