@@ -106,6 +106,10 @@ pub enum Error {
         budget_bytes: u64,
     },
 
+    /// Work in the background was told to stop, and has had no effect.
+    #[error("it was stopped before it was done")]
+    Stopped,
+
     /// A block is not in the cache and the caller had asked not to touch the disk for it.
     #[error("the read needs a block that is not cached")]
     NotCached,
@@ -157,7 +161,7 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Error::Corrupt(_) | Error::Version { .. } => Class::Corrupt,
-            Error::Busy { .. } | Error::NotCached => Class::Retry,
+            Error::Busy { .. } | Error::Stopped | Error::NotCached => Class::Retry,
             Error::Io { .. } | Error::LogFailed { .. } | Error::Locked { .. } => Class::Unavailable,
             Error::UnknownTable { .. } | Error::WrongDirectory { .. } | Error::Invalid { .. } => Class::Invalid,
         }

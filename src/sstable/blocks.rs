@@ -1,6 +1,7 @@
 //! The blocks of one file, as one stream asks for them: through the cache, or read ahead and past it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -21,8 +22,8 @@ pub(super) struct Blocks {
 
 enum Way {
     Cache(Access),
-    /// Bytes read ahead, and where they stand in the file.
-    Ahead(Bytes, u64),
+    /// Bytes read ahead, and where they stand in the file; and how many were read so far, by all who count there.
+    Ahead(Bytes, u64, Arc<AtomicU64>),
 }
 
 impl Blocks {
@@ -31,9 +32,9 @@ impl Blocks {
         Blocks { file: Arc::clone(file), way: Way::Cache(access), held: None, cost: ReadCost::default() }
     }
 
-    /// In large reads, leaving the cache as it is: for reading everything, front to back.
-    pub(super) fn ahead(file: &Arc<Sstable>) -> Blocks {
-        Blocks { file: Arc::clone(file), way: Way::Ahead(Bytes::new(), 0), held: None, cost: ReadCost::default() }
+    /// In large reads, leaving the cache as it is: for reading everything, front to back. What is read is added to `read`.
+    pub(super) fn ahead(file: &Arc<Sstable>, read: Arc<AtomicU64>) -> Blocks {
+        Blocks { file: Arc::clone(file), way: Way::Ahead(Bytes::new(), 0, read), held: None, cost: ReadCost::default() }
     }
 
     pub(super) fn index(&self) -> &Index {
@@ -76,7 +77,7 @@ impl Blocks {
 
     fn read_ahead(&mut self, number: u32) -> Result<Block> {
         let entry = self.file.index.entry(number)?;
-        let Way::Ahead(bytes, begin) = &mut self.way else { return Err(Error::NotCached) };
+        let Way::Ahead(bytes, begin, read) = &mut self.way else { return Err(Error::NotCached) };
         let len = entry.len as usize;
         let inside = |begin: u64, bytes: &Bytes| {
             let at = usize::try_from(entry.offset.checked_sub(begin)?).ok()?;
@@ -89,6 +90,7 @@ impl Blocks {
                 let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(READ_AHEAD_BYTES).max(len);
                 *bytes = read_at(&*self.file.file, entry.offset, wanted)?;
                 *begin = entry.offset;
+                read.fetch_add(wanted as u64, Ordering::Relaxed);
                 0
             }
         };

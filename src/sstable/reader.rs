@@ -15,7 +15,7 @@ use super::stats::Stats;
 use super::vnodes::VnodeDirectory;
 use super::{Access, BLOCK_BYTES_MAX};
 use crate::codec::compress::read_block;
-use crate::model::ReadCost;
+use crate::model::{PartitionKey, ReadCost};
 use crate::vfs::{File, Vfs};
 use crate::{Corrupt, Error, Result};
 
@@ -77,6 +77,12 @@ impl Sstable {
     /// What it says about its contents.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Whether the file may hold anything of the partition: surely not if this says no.
+    pub fn may_hold_partition(&self, key: &PartitionKey) -> bool {
+        let within = self.stats.keys.as_ref().is_some_and(|(first, last)| (first..=last).contains(&key));
+        within && self.bloom.may_contain(key.token())
     }
 
     /// Where each vnode stands in it.

@@ -1,6 +1,7 @@
 //! Streams over a file: one partition, the partitions of a range, all of it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 
@@ -67,9 +68,14 @@ impl Sstable {
         Ok(ended(Scan::new(Blocks::cached(self, access), range, selection)))
     }
 
-    /// All of it, forward, read block by block without going through the cache: for compaction.
+    /// All of it, forward, read in large pieces without going through the cache.
     pub fn read_through(self: &Arc<Self>) -> Result<FragmentStream> {
-        Ok(ended(Scan::new(Blocks::ahead(self), ScanRange::default(), Selection::all())))
+        self.read_through_counted(Arc::default())
+    }
+
+    /// The same; the bytes of blocks that are read are added to `read` as it goes.
+    pub fn read_through_counted(self: &Arc<Self>, read: Arc<AtomicU64>) -> Result<FragmentStream> {
+        Ok(ended(Scan::new(Blocks::ahead(self, read), ScanRange::default(), Selection::all())))
     }
 }
 

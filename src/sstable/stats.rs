@@ -3,8 +3,8 @@
 //! ```text
 //! statistics  table 16 bytes | stamps i64, i64 | partitions, rows, cells, tombstones: varint each
 //!             | flags u8 | keys | clustering | timestamps | expiries | ldts | columns
-//! flags       01 must read   02 keys   04 clustering   08 timestamps   10 expiries   20 local deletion times; a part is
-//!             absent if its flag is
+//! flags       01 must read   02 keys   04 clustering   08 timestamps   10 expiries   20 local deletion times
+//!             40 nothing lasts; a part is absent if its flag is
 //! keys        first, last partition key          clustering  least, greatest     (length varint, bytes each)
 //! timestamps  min, max i64                       expiries, ldts  min, max i64, seconds since 1970
 //! columns     count varint | (id varint, type) ...        user-defined types with their fields
@@ -31,6 +31,7 @@ const CLUSTERING: u8 = 0x04;
 const TIMESTAMPS: u8 = 0x08;
 const EXPIRIES: u8 = 0x10;
 const LDTS: u8 = 0x20;
+const NOTHING_LASTS: u8 = 0x40;
 
 /// Statistics of one file. Bounds are inclusive, and absent where the file holds nothing of the kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +54,9 @@ pub struct Stats {
     pub keys: Option<(PartitionKey, PartitionKey)>,
     /// Bounds of clustering bytes of rows and of the ends of range deletions.
     pub clustering: Option<(Bytes, Bytes)>,
+    /// Whether there is a value or a row marker that does not expire. Without any the file has nothing to say once all its
+    /// expiries have passed and its deletions may go (B121 in `docs/testing.md`).
+    pub lasts: bool,
     /// Of everything that has a timestamp.
     pub timestamps: Option<(Timestamp, Timestamp)>,
     /// Of everything that expires, seconds since 1970.
@@ -76,6 +80,7 @@ impl Stats {
             must_read: false,
             keys: None,
             clustering: None,
+            lasts: false,
             timestamps: None,
             expiries_s: None,
             ldts_s: None,
@@ -142,7 +147,7 @@ impl Stats {
     fn marker(&mut self, marker: &Liveness) {
         widen(&mut self.timestamps, marker.timestamp);
         match marker.kind {
-            LivenessKind::Live => {}
+            LivenessKind::Live => self.lasts = true,
             LivenessKind::Expiring { expiry_s, .. } => widen(&mut self.expiries_s, expiry_s),
             LivenessKind::Expired { expiry_s, .. } => {
                 self.tombstones += 1;
@@ -155,7 +160,7 @@ impl Stats {
         self.cells += 1;
         widen(&mut self.timestamps, cell.timestamp);
         match cell.kind {
-            KindView::Live(_) | KindView::Counter(_) => {}
+            KindView::Live(_) | KindView::Counter(_) => self.lasts = true,
             KindView::Expiring { expiry_s, .. } => widen(&mut self.expiries_s, expiry_s),
             KindView::Expired { expiry_s, .. } => {
                 self.tombstones += 1;
@@ -201,6 +206,7 @@ impl Stats {
             | flag(self.timestamps.is_some(), TIMESTAMPS)
             | flag(self.expiries_s.is_some(), EXPIRIES)
             | flag(self.ldts_s.is_some(), LDTS)
+            | flag(!self.lasts, NOTHING_LASTS)
     }
 
     /// Reads a section's bytes.
@@ -213,10 +219,11 @@ impl Stats {
             *count = reader.varint()?;
         }
         let flags = reader.u8()?;
-        if flags & 0xc0 != 0 {
+        if flags & 0x80 != 0 {
             return Err(reader.corrupt(format!("unknown flags {flags:#04x}")).into());
         }
         stats.must_read = flags & MUST_READ != 0;
+        stats.lasts = flags & NOTHING_LASTS == 0;
         if flags & KEYS != 0 {
             let (first, last) = (reader.bytes()?, reader.bytes()?);
             stats.keys = Some((PartitionKey::from_bytes(first), PartitionKey::from_bytes(last)));

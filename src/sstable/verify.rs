@@ -46,7 +46,7 @@ impl Sstable {
     }
 
     fn verify_index(self: &Arc<Self>) -> Result<()> {
-        let mut blocks = Blocks::ahead(self);
+        let mut blocks = Blocks::ahead(self, Arc::default());
         let mut vnodes = VnodeBuilder::new(self.vnodes.bits);
         let mut end = HEADER_BYTES as u64;
         for number in 0..self.index.count() {

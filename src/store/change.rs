@@ -10,8 +10,9 @@
 //!   05 received set    keyspace varint | vnode varint | set (received)             replaces the one before
 //!   06 replay from     position                           every record before it is in a file, or of a table that is gone
 //!   07 next file       number varint                      numbers below it have named files
+//!   09 purged through  keyspace varint | vnode varint | stamp i64                    rises only
 //!   81 table known     table (snapshot/manifest.rs)       takes the place of what was known; goes with the table
-//!   08 reconciled through, 09 purged through, 0a withdrawn: reserved
+//!   08 reconciled through, 0a withdrawn: reserved
 //! position segment varint | offset varint
 //! ```
 
@@ -23,7 +24,7 @@ use uuid::Uuid;
 
 use crate::codec::varint::{Reader, put_bytes, put_varint};
 use crate::commitlog::Position;
-use crate::model::{KeyspaceId, TableId, Vnode};
+use crate::model::{KeyspaceId, Stamp, TableId, Vnode};
 use crate::received::{ReceivedSet, ReceivedSets};
 use crate::snapshot::TableInfo;
 use crate::sstable::SstableMeta;
@@ -36,6 +37,7 @@ const TABLE_GONE: u8 = 4;
 const RECEIVED: u8 = 5;
 const REPLAY_FROM: u8 = 6;
 const NEXT_FILE: u8 = 7;
+const PURGED_THROUGH: u8 = 9;
 const TABLE_KNOWN: u8 = 0x81;
 
 /// A kind with this bit may be passed over, and is kept, by a build that does not know it.
@@ -51,6 +53,7 @@ pub(super) enum Change {
     Received(KeyspaceId, Vnode, ReceivedSet),
     ReplayFrom(Position),
     NextFile(u64),
+    PurgedThrough(KeyspaceId, Vnode, Stamp),
     TableKnown(TableInfo),
     /// An optional change of a later version.
     Unknown(u8, Bytes),
@@ -101,6 +104,12 @@ impl Change {
                 info.put(body);
                 TABLE_KNOWN
             }
+            Change::PurgedThrough(keyspace, vnode, stamp) => {
+                put_varint(body, u64::from(keyspace.0));
+                put_varint(body, u64::from(vnode.0));
+                body.extend(stamp.0.to_le_bytes());
+                PURGED_THROUGH
+            }
             Change::Unknown(kind, bytes) => {
                 body.extend(bytes);
                 *kind
@@ -122,6 +131,10 @@ impl Change {
             REPLAY_FROM => Change::ReplayFrom(Position::read(&mut reader)?),
             NEXT_FILE => Change::NextFile(reader.varint()?),
             TABLE_KNOWN => Change::TableKnown(TableInfo::read(&mut reader)?),
+            PURGED_THROUGH => {
+                let (keyspace, vnode) = (KeyspaceId(reader.varint_u32()?), Vnode(reader.varint_u32()?));
+                Change::PurgedThrough(keyspace, vnode, Stamp(reader.i64()?))
+            }
             optional if optional & OPTIONAL != 0 => Change::Unknown(optional, reader.rest()),
             required => {
                 let reason = format!("it needs a newer build: change of kind {required} is not known to this one");
@@ -165,6 +178,8 @@ pub(super) struct State {
     pub(super) flushed: BTreeMap<TableId, Position>,
     /// What was told, or may be, as of `replay_from`.
     pub(super) received: ReceivedSets,
+    /// Everything stamped before is on every replica, and has been for long: what may be purged is counted from here.
+    pub(super) purged_through: BTreeMap<(KeyspaceId, Vnode), Stamp>,
     /// Where replay begins.
     pub(super) replay_from: Position,
     /// The number of the next file.
@@ -205,6 +220,10 @@ impl State {
             }
             Change::Received(keyspace, vnode, set) => drop(self.received.insert((keyspace, vnode), set)),
             Change::ReplayFrom(position) => self.replay_from = position.max(self.replay_from),
+            Change::PurgedThrough(keyspace, vnode, stamp) => {
+                let held = self.purged_through.entry((keyspace, vnode)).or_insert(stamp);
+                *held = stamp.max(*held);
+            }
             Change::NextFile(number) => self.next_file = number.max(self.next_file),
             Change::TableKnown(info) => drop(self.tables.insert(info.id, info)),
             Change::Unknown(kind, body) => self.unknown.push((kind, body)),
@@ -228,10 +247,12 @@ impl State {
         let flushed = self.flushed.iter().map(|(table, position)| Change::Flushed(*table, *position));
         let received =
             self.received.iter().map(|((keyspace, vnode), set)| Change::Received(*keyspace, *vnode, set.clone()));
+        let purged = self.purged_through.iter();
+        let purged = purged.map(|((keyspace, vnode), stamp)| Change::PurgedThrough(*keyspace, *vnode, *stamp));
         let unknown = self.unknown.iter().map(|(kind, body)| Change::Unknown(*kind, body.clone()));
         let known = self.tables.values().cloned().map(Change::TableKnown);
         let numbers = [Change::ReplayFrom(self.replay_from), Change::NextFile(self.next_file)];
-        files.chain(flushed).chain(known).chain(received).chain(unknown).chain(numbers).collect()
+        files.chain(flushed).chain(known).chain(received).chain(purged).chain(unknown).chain(numbers).collect()
     }
 }
 

@@ -107,9 +107,11 @@ impl Store {
         let (mut changes, replay_from) = release.inspect_err(|_| self.remove_file(&self.file_path(file.meta.id)))?;
         changes.push(Change::FileAdded(file.meta.clone()));
         changes.push(Change::Flushed(table.spec().id, frozen.up_to));
+        let bytes = file.meta.bytes;
         if !self.make_live(table, file, changes, |view, file| view.with_flushed(frozen, file))? {
             return Ok(());
         }
+        table.work.flushed(bytes);
         self.flushes.fetch_add(1, Ordering::Relaxed);
         self.log.lock().discard_before(replay_from)
     }
@@ -200,7 +202,7 @@ impl Store {
     }
 
     /// A name for a file: a digest of what no other file of any cluster has in common with it.
-    fn next_file_id(&self, stamps: (Stamp, Stamp)) -> Uuid {
+    pub(super) fn next_file_id(&self, stamps: (Stamp, Stamp)) -> Uuid {
         let number = self.manifest.lock().next_file();
         let mut digest = Sha256::new();
         digest.update(self.identity.cluster.as_bytes());

@@ -1,7 +1,7 @@
 //! One node's data: all tables over one commit log.
 //!
 //! The store is passive: it owns files and memory, and the caller owns threads and time. One thread appends, syncs and
-//! inserts in log order; any number read; one at a time flushes or compacts.
+//! inserts in log order; any number read; one at a time flushes; any number compact.
 //!
 //! ```text
 //!   append(records) ─► sync() ─► insert(positions)         read(command) ─► one View per table, swapped whole
@@ -22,19 +22,24 @@ use crate::snapshot::TableLabel;
 pub use crate::sstable::Access;
 use crate::sstable::{BlockCache, PartitionWatch};
 use crate::vfs::{Lock, Vfs};
+pub use backlog::{CompactionStatus, OVERLAP_MAX, RunningCompaction, TableFiles};
 pub use check::CheckReport;
+use compacting::Compacting;
 use manifest::Manifest;
 use memory::Memory;
 use snapshots::Snapshots;
 pub use snapshots::{BeforeDrop, SnapshotList, SnapshotOptions, SnapshotScope};
 pub use stopped::Stopped;
 
+mod backlog;
 mod change;
 mod check;
 mod compact;
+mod compacting;
 mod flush;
 mod identity;
 mod leaving;
+mod limits;
 mod manifest;
 mod memory;
 mod names;
@@ -129,7 +134,7 @@ pub struct StoreStatus {
 /// All tables of a node.
 ///
 /// Locks, in the order in which they nest: `snapshots.changing`, `flushing` or `compacting`, `manifest`, `memory.leaving`, a
-/// table's, `names`; `log`, `names`.
+/// table's, `names`; `compacting`, `log`, `names`.
 pub struct Store {
     vfs: Arc<dyn Vfs>,
     options: StoreOptions,
@@ -142,8 +147,7 @@ pub struct Store {
     partitions: Arc<PartitionWatch>,
     /// Held by the one flush at a time.
     flushing: Mutex<()>,
-    /// Held by the one compaction at a time.
-    compacting: Mutex<()>,
+    compacting: Compacting,
     flushes: AtomicU64,
     compactions: AtomicU64,
     snapshots: Snapshots,

@@ -28,6 +28,8 @@ pub(super) struct Names {
     pending: Gathered,
     /// Where the last record of `pending` ends.
     pending_to: Position,
+    /// Where the last record that was logged in this run ends; inserted it may not be yet.
+    appended: Position,
     /// Everything that ends here or before is durable.
     synced: Position,
     /// Everything that ends here or before is inserted.
@@ -45,6 +47,16 @@ impl Names {
     /// Up to where the log is inserted: where the next record to be inserted begins, or before.
     pub(super) fn inserted(&self) -> Position {
         self.inserted
+    }
+
+    /// Where the last record that was logged in this run ends.
+    pub(super) fn appended(&self) -> Position {
+        self.appended
+    }
+
+    /// Records were logged, up to `end`.
+    pub(super) fn on_appended(&mut self, end: Position) {
+        self.appended = end.max(self.appended);
     }
 
     /// The record that ends at `end` is inserted.

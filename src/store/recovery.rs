@@ -17,6 +17,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::change::State;
+use super::compacting::Compacting;
 use super::manifest::Manifest;
 use super::memory::{Memory, Tables};
 use super::names::Names;
@@ -65,7 +66,7 @@ impl Store {
             manifest: Mutex::new(manifest),
             cache,
             flushing: Mutex::new(()),
-            compacting: Mutex::new(()),
+            compacting: Compacting::default(),
             partitions: Arc::default(),
             flushes: AtomicU64::new(0),
             compactions: AtomicU64::new(0),

@@ -4,6 +4,7 @@
 //! so a frozen memtable and its elders hold every record of the table up to one position and none behind it (B020).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -18,6 +19,8 @@ use crate::model::Stamp;
 pub(super) struct Table {
     spec: ArcSwap<TableSpec>,
     view: ArcSwap<View>,
+    /// What flushes and compactions have written.
+    pub(super) work: Work,
     /// Held while a record is inserted and while the view is changed.
     active: Mutex<Active>,
 }
@@ -34,6 +37,44 @@ struct Active {
     is_closed: bool,
 }
 
+/// What flushes and compactions of a table have written since the start, in bytes.
+#[derive(Debug)]
+pub(super) struct Work {
+    flushed: AtomicU64,
+    compacted: AtomicU64,
+    /// The size of a flush, the recent ones counting most.
+    flush_bytes: AtomicU64,
+}
+
+impl Work {
+    /// Nothing yet. Before the first flush the smallest file stands for one.
+    fn new(files: &[Arc<LiveFile>]) -> Work {
+        let smallest = files.iter().map(|file| file.meta.bytes).min().unwrap_or(0);
+        Work { flushed: AtomicU64::new(0), compacted: AtomicU64::new(0), flush_bytes: AtomicU64::new(smallest) }
+    }
+
+    pub(super) fn flushed(&self, bytes: u64) {
+        self.flushed.fetch_add(bytes, Ordering::Relaxed);
+        // One flush at a time.
+        let before = self.flush_bytes.load(Ordering::Relaxed);
+        let now = if before == 0 { bytes } else { before - before / 8 + bytes / 8 };
+        self.flush_bytes.store(now, Ordering::Relaxed);
+    }
+
+    pub(super) fn compacted(&self, bytes: u64) {
+        self.compacted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn flush_bytes(&self) -> u64 {
+        self.flush_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes written by flushes, and by compactions.
+    pub(super) fn written(&self) -> (u64, u64) {
+        (self.flushed.load(Ordering::Relaxed), self.compacted.load(Ordering::Relaxed))
+    }
+}
+
 /// Where a record stands in the log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
@@ -47,7 +88,8 @@ impl Table {
     /// A table whose records up to `flushed` are all in `files`.
     pub(super) fn new(spec: TableSpec, files: Vec<Arc<LiveFile>>, flushed: Position) -> Table {
         let active = Mutex::new(Active { last: flushed, ..Active::default() });
-        Table { spec: ArcSwap::from_pointee(spec), view: ArcSwap::from_pointee(View::new(files)), active }
+        let work = Work::new(&files);
+        Table { spec: ArcSwap::from_pointee(spec), view: ArcSwap::from_pointee(View::new(files)), work, active }
     }
 
     pub(super) fn spec(&self) -> Arc<TableSpec> {

@@ -1,11 +1,11 @@
 //! What a read of one table looks at: an immutable set of memtables and files, swapped whole.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use crate::commitlog::Position;
+use crate::compaction::FileFacts;
 use crate::memtable::Memtable;
 use crate::model::Stamp;
 use crate::sstable::{Sstable, SstableMeta};
@@ -39,6 +39,42 @@ pub(super) struct LiveFile {
     pub(super) sstable: Arc<Sstable>,
 }
 
+impl LiveFile {
+    /// What there is to know of it to decide about compactions; nothing of a file that holds nothing.
+    pub(super) fn facts(&self, is_spent: bool) -> Option<FileFacts> {
+        let stats = self.sstable.stats();
+        let (first, last) = stats.keys.as_ref()?;
+        let spans = &self.sstable.vnodes().spans;
+        Some(FileFacts {
+            id: self.meta.id,
+            bytes: self.meta.bytes,
+            tokens: (first.token(), last.token()),
+            vnodes: (spans.first()?.vnode, spans.last()?.vnode),
+            timestamps: stats.timestamps?,
+            last_stamp: self.meta.stamps.1,
+            is_spent,
+        })
+    }
+
+    /// Whether, by its statistics, everything in it deletes or has expired at `now_s`.
+    pub(super) fn may_be_spent(&self, now_s: i64) -> bool {
+        let stats = self.sstable.stats();
+        !stats.lasts && stats.expiries_s.is_none_or(|(_, last)| last <= now_s)
+    }
+
+    /// Whether anything in it deletes or has expired at `now_s`.
+    pub(super) fn has_candidates(&self, now_s: i64) -> bool {
+        let stats = self.sstable.stats();
+        stats.tombstones > 0 || stats.expiries_s.is_some_and(|(first, _)| first <= now_s)
+    }
+
+    /// How many partitions it has in these vnodes.
+    pub(super) fn partitions_in(&self, vnodes: &Range<u32>) -> u64 {
+        let spans = self.sstable.vnodes().spans.iter();
+        spans.filter(|span| vnodes.contains(&span.vnode.0)).map(|span| span.partitions).sum()
+    }
+}
+
 impl View {
     pub(super) fn new(files: Vec<Arc<LiveFile>>) -> View {
         View { active: Arc::new(Memtable::new()), frozen: Vec::new(), files }.sorted()
@@ -65,11 +101,11 @@ impl View {
         next.sorted()
     }
 
-    /// One file takes the place of several.
-    pub(super) fn with_merged(&self, inputs: &[Uuid], file: Arc<LiveFile>) -> View {
+    /// Files take the place of others.
+    pub(super) fn with_replaced(&self, inputs: &[Arc<LiveFile>], outputs: Vec<Arc<LiveFile>>) -> View {
         let mut next = self.clone();
-        next.files.retain(|other| !inputs.contains(&other.meta.id));
-        next.files.push(file);
+        next.files.retain(|file| !inputs.iter().any(|input| input.meta.id == file.meta.id));
+        next.files.extend(outputs);
         next.sorted()
     }
 

@@ -19,7 +19,10 @@ impl Store {
         if held_bytes > budget_bytes {
             return Err(Error::Busy { held_bytes, budget_bytes });
         }
-        self.log.lock().append(records, ends)
+        let mut log = self.log.lock();
+        log.append(records, ends)?;
+        ends.iter().last().into_iter().for_each(|end| self.memory.names.lock().on_appended(*end));
+        Ok(())
     }
 
     /// Makes everything appended so far durable. Names inserted before become part of the received sets.

@@ -236,7 +236,7 @@ impl Run {
             Step::PrepareLog => self.store().prepare_log(),
             Step::FlushNext => self.store().flush_next().map(drop),
             Step::Flush => self.store().flush(None),
-            Step::Compact => self.store().compact_next().map(drop),
+            Step::Compact => self.store().compact_next(0, &Unpaced).map(drop),
             Step::DropTable => {
                 let tables = [TABLES[0], SUCCESSOR];
                 self.store().set_tables(&specs(tables))?;

@@ -15,6 +15,7 @@ use trefoil::Result;
 use trefoil::codec::entry::{Trust, read_entry};
 use trefoil::codec::varint::Reader;
 use trefoil::codec::{Record, RecordKind};
+use trefoil::compaction::Unpaced;
 use trefoil::model::{
     Cell, CellKind, ClusteringKey, ColumnId, CompactionOptions, Deletion, Direction, Durability, Fragment, Identity,
     KeyspaceId, Liveness, LivenessKind, Mutation, MutationName, NodeId, Order, PageEnd, PartitionKey, ReadCommand, Row,
@@ -196,7 +197,7 @@ fn work(
                 continue;
             }
             5..9 => store.flush_next(),
-            _ => store.compact_next(),
+            _ => store.compact_next(0, &Unpaced),
         };
         if disk == Disk::Good {
             background?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trefoil::codec::{Record, RecordKind};
+use trefoil::compaction::Unpaced;
 use trefoil::model::{
     ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, MutationName, NodeId, Stamp, TableId, Type,
     VnodeBits,
@@ -104,7 +105,7 @@ impl Run {
             Step::FlushNext => self.expect(self.store().flush_next()),
             Step::Flush(table) => self.expect(self.store().flush(Some(self.tables[*table]))),
             Step::FlushAll => self.expect(self.store().flush(None)),
-            Step::Compact => self.expect(self.store().compact_next()),
+            Step::Compact => self.expect(self.store().compact_next(0, &Unpaced)),
             Step::Reopen(ending) => self.reopen(*ending),
             Step::PowerLoss { during, calls, seed, interrupted } => {
                 self.make_room();

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use trefoil::compaction::Unpaced;
 use trefoil::store::Store;
 
 use crate::clock;
@@ -113,6 +114,6 @@ pub(super) fn tend(_: &Background, store: &Store) -> Result<(), trefoil::Error> 
 }
 
 pub(super) fn compact(background: &Background, store: &Store) -> Result<(), trefoil::Error> {
-    while !background.state.lock().closed && store.compact_next()? {}
+    while !background.state.lock().closed && store.compact_next(clock::wall_us() / 1_000_000, &Unpaced)? {}
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Node, OTHER, options, read_partition, scan, shape};
+use crate::compaction::Unpaced;
 use crate::model::naive::{TABLE, delete_rows, deletion, partition_key, row_key, rows, rows_between, value};
 use crate::model::{ClusteringKey, Direction, Fragment, Mutation, Order, ReadCommand, Row, Slice, Type};
 use crate::store::Access;
@@ -40,11 +41,7 @@ pub(super) fn in_every_form(mutations: &[Mutation], check: impl Fn(&Node)) {
         node.flush();
     }
     check(&node);
-    for _ in mutations.len()..crate::compaction::FILES_LEAST {
-        node.write(&mutations[0]);
-        node.flush();
-    }
-    assert!(node.store.compact_next().unwrap());
+    node.compact();
     assert_eq!(node.store.status().sstables, 1);
     check(&node);
     check(&node.restart());
@@ -56,12 +53,12 @@ pub(super) fn in_every_form(mutations: &[Mutation], check: impl Fn(&Node)) {
 fn b002_a_late_older_write_stays_deleted() {
     let mut node = Node::new();
     node.write(&delete_row(1, 1, 20));
-    for _ in 0..crate::compaction::FILES_LEAST {
+    for _ in 0..4 {
         node.write(&delete_row(1, 1, 20));
         node.flush();
     }
     node.write(&put(1, 1, 10));
-    assert!(node.store.compact_next().unwrap());
+    node.compact();
     assert_eq!(node.scan(TABLE), "p1 -1");
     node.flush();
     assert_eq!(node.scan(TABLE), "p1 -1");
@@ -337,7 +334,7 @@ fn survives(operation: Operation, nth: u64, fault: Fault) -> bool {
     let calls = faulty.calls(operation);
     faulty.fail(operation, nth, fault);
     let flushed = node.store.flush(None);
-    let compacted = node.store.compact_next();
+    let compacted = node.store.compact_next(0, &Unpaced);
     let is_met = faulty.calls(operation) >= calls + nth;
     assert_eq!(
         is_met,
@@ -349,7 +346,7 @@ fn survives(operation: Operation, nth: u64, fault: Fault) -> bool {
     // The log may have failed for good; then only a restart helps. Else the same calls succeed now.
     if store.sync().is_ok() {
         store.flush(None).unwrap();
-        store.compact_next().unwrap();
+        store.compact_next(0, &Unpaced).unwrap();
     }
     drop(store);
     memory.crash(nth);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 
 use super::{Node, decode, joined, scan};
+use crate::compaction::Unpaced;
 use crate::model::naive::{Naive, any_direction, any_mutation, any_slices, partition_key, row_key, rows, value};
 use crate::model::{Direction, Fragment, Mutation, ReadCommand, Slice, Target, TokenRange};
 use crate::store::Access;
@@ -137,7 +138,7 @@ proptest! {
                     node.store.flush_next().unwrap();
                 }
                 Step::Flush => node.flush(),
-                Step::Compact => drop(node.store.compact_next().unwrap()),
+                Step::Compact => drop(node.store.compact_next(0, &Unpaced).unwrap()),
                 Step::Restart => node = node.restart(),
                 Step::Read(shape) => check(&node, &naive, &shape),
             }
@@ -166,7 +167,7 @@ fn no_read_misses_a_row_while_memtables_and_files_change() {
         });
         scope.spawn(|| {
             while !is_done() {
-                node.store.compact_next().unwrap();
+                node.store.compact_next(0, &Unpaced).unwrap();
             }
         });
         for direction in [Direction::Forward, Direction::Reverse] {

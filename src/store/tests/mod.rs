@@ -12,6 +12,7 @@ use crate::codec::entry::{Trust, read_entry};
 use crate::codec::varint::Reader;
 use crate::codec::{Record, RecordKind};
 use crate::commitlog::Position;
+use crate::compaction::Unpaced;
 use crate::model::naive::TABLE;
 use crate::model::{
     ColumnId, CompactionOptions, Direction, Durability, Fragment, Identity, KeyspaceId, Mutation, MutationName, NodeId,
@@ -22,6 +23,7 @@ use crate::vfs::Vfs;
 use crate::vfs::memory::MemoryVfs;
 
 mod check;
+mod compact;
 mod faults;
 mod files;
 mod gone;
@@ -77,26 +79,29 @@ impl Node {
     }
 
     fn on(vfs: Arc<dyn Vfs>) -> Node {
-        let tables = vec![spec(TABLE), spec(OTHER)];
-        let store = Store::open(vfs.clone(), options(), identity(), &tables).unwrap();
+        Node::opened(vfs, vec![spec(TABLE), spec(OTHER)], identity())
+    }
+
+    fn opened(vfs: Arc<dyn Vfs>, tables: Vec<TableSpec>, identity: Identity) -> Node {
+        let store = Store::open(vfs.clone(), options(), identity, &tables).unwrap();
         Node { vfs, tables, store, sequence: 0 }
     }
 
     /// Stops without closing anything, as a killed process does, and starts again.
     fn restart(self) -> Node {
         let Node { vfs, tables, store, sequence } = self;
+        let identity = store.identity;
         drop(store);
-        let store = Store::open(vfs.clone(), options(), identity(), &tables).unwrap();
-        Node { vfs, tables, store, sequence }
+        Node { sequence, ..Node::opened(vfs, tables, identity) }
     }
 
     /// The same as [`Node::restart`], with a check of what is on the disk in between.
     fn checked(self) -> Node {
         let Node { vfs, tables, store, sequence } = self;
+        let identity = store.identity;
         drop(store);
         assert_eq!(check::findings(&vfs), Vec::<String>::new());
-        let store = Store::open(vfs.clone(), options(), identity(), &tables).unwrap();
-        Node { vfs, tables, store, sequence }
+        Node { sequence, ..Node::opened(vfs, tables, identity) }
     }
 
     fn record(&mut self, mutation: &Mutation) -> Bytes {
@@ -125,6 +130,11 @@ impl Node {
 
     fn flush(&self) {
         self.store.flush(None).unwrap();
+    }
+
+    /// Makes one file of all files of the first table.
+    fn compact(&self) {
+        self.store.compact_table(TABLE, 0, &Unpaced).unwrap();
     }
 
     /// All the names in the received sets.

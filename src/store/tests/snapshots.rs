@@ -73,7 +73,7 @@ fn a_snapshot_holds_what_was_acknowledged_before_it_and_outlives_everything() {
 
     // What is not to be told apart from what is in it: compaction, a table that goes, a restart.
     node.flush();
-    while node.store.compact_next().unwrap() {}
+    node.compact();
     node.store.set_tables(&[]).unwrap();
     node.tables = Vec::new();
     node.store.let_go(8).unwrap();

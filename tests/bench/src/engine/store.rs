@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use trefoil::compaction::Unpaced;
 use trefoil::model::{ColumnId, CompactionOptions, Direction, Durability, ReadCommand, Slice, Target, Type};
 use trefoil::store::{Access, Store, StoreOptions, TableSpec};
 use trefoil::vfs::disk::DiskVfs;
@@ -54,7 +55,7 @@ pub fn load(store: &Store, records: &[Bytes]) -> Result<u64> {
         }
         if store.wants_flush() {
             store.flush_next()?;
-            while store.compact_next()? {}
+            while store.compact_next(0, &Unpaced)? {}
             store.prepare_log()?;
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use trefoil::codec::entry::{Entries, Trust};
 use trefoil::codec::row::view::{CellView, KindView};
+use trefoil::compaction::Unpaced;
 use trefoil::model::{Fragment, ReadCommand, Slice, Stream};
 use trefoil::store::{Access, Store};
 
@@ -34,7 +35,7 @@ impl Trefoil {
         let store = engine::store::open_with(directory, 2 * limits.write_buffer_bytes, limits.cache_bytes)?;
         let store = Arc::new(store);
         let compacting = Worker::start(&store, |store| {
-            while store.compact_next()? {}
+            while store.compact_next(0, &Unpaced)? {}
             Ok(())
         });
         let wake = compacting.waker();
@@ -113,7 +114,7 @@ impl Engine for Trefoil {
 
     fn settle(&mut self) -> Result<()> {
         self.store.flush(None)?;
-        while self.store.compact_next()? {}
+        while self.store.compact_next(0, &Unpaced)? {}
         self.flushing.check()?;
         self.compacting.check()
     }

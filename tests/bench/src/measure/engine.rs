@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use trefoil::codec::Record;
 use trefoil::codec::mutation::{MutationParts, decode_checked_mutation};
+use trefoil::compaction::Unpaced;
 use trefoil::memtable::Memtable;
 use trefoil::model::Slice;
 
@@ -126,7 +127,7 @@ fn store_alone(plan: &Plan, records: &[Bytes], report: &mut Report) -> Result<()
         load.0.push(Sample::of_this_thread(|| {
             let rows = store::load(&opened, records)?;
             opened.flush(None)?;
-            while opened.compact_next()? {}
+            while opened.compact_next(0, &Unpaced)? {}
             Ok(rows)
         })?);
     }
