@@ -137,7 +137,25 @@ pub(super) fn columns(subject: &str, columns: &[ColumnDefinition]) -> Result<(),
         }
         column_type(subject, column)?;
     }
+    counters(subject, columns)?;
     key(subject, columns)
+}
+
+/// Beside its key a table has counters only, or none: counters are written by adding to them, all others by setting them.
+fn counters(subject: &str, columns: &[ColumnDefinition]) -> Result<(), Refusal> {
+    let others = || columns.iter().filter(|column| matches!(column.kind, ColumnKind::Static | ColumnKind::Regular));
+    let counter = others().find(|column| column.ty == Type::Counter);
+    let other = others().find(|column| column.ty != Type::Counter);
+    match (counter, other) {
+        (Some(counter), Some(other)) => {
+            let explanation = format!(
+                "column {} is a counter and column {} is none: a table with counters has nothing else beside its key",
+                counter.name, other.name
+            );
+            Err(Refusal::new(Reason::BadType, subject, explanation))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether there can be such a type, and a column of it.
@@ -152,7 +170,8 @@ fn column_type(subject: &str, column: &ColumnDefinition) -> Result<(), Refusal> 
         let explanation = format!("column {name} of type {ty} cannot be in a key: {why}");
         return Err(Refusal::new(Reason::KeyType, subject, explanation));
     }
-    if Type::scalar(ty.code()).is_none() || *ty == Type::Counter {
+    // Columns of many cells and counters can be stored, but not yet be written.
+    if ty.is_complex() || *ty == Type::Counter {
         let explanation = format!("column {name} of type {ty}: values of this type are not there yet");
         return Err(Refusal::new(Reason::BadType, subject, explanation));
     }

@@ -71,7 +71,17 @@ pub struct KeyInput {
 /// Checks that a value is one of the column's type.
 pub fn checked(value: Value, column: &Column) -> Result<Given, Fault> {
     // The text forms of all other types yield valid values only.
-    if matches!(value, Value::Text(_) | Value::Uuid(_) | Value::Duration { .. }) {
+    let checked_already = !matches!(
+        value,
+        Value::Text(_)
+            | Value::Uuid(_)
+            | Value::Duration { .. }
+            | Value::List(_)
+            | Value::Set(_)
+            | Value::Map(_)
+            | Value::Tuple(_)
+    );
+    if !checked_already {
         value.encode(&column.ty).map_err(|error| Fault::of(&column.name, error.to_string()))?;
     }
     Ok(Given::Value(value))

@@ -12,7 +12,7 @@ use num_bigint::BigInt;
 use trefoil::model::{Type, Value};
 use uuid::Uuid;
 
-use super::duration;
+use super::{duration, json};
 
 /// The most digits of a varint or a decimal: reading takes time with the square of them.
 const DIGITS_MAX: usize = 100_000;
@@ -48,9 +48,18 @@ pub fn parse(text: &str, ty: &Type) -> Result<Value, String> {
         Type::Duration => Some(duration::parse(text)?),
         Type::Uuid | Type::TimeUuid => uuid(text),
         Type::Inet => text.parse().ok().map(Value::Inet),
-        _ => None,
+        _ => return composite(text, ty),
     };
     value.ok_or_else(|| format!("{} is no {}; {}", shown(text), ty, form(ty)))
+}
+
+/// A value that is made of others stands as JSON wherever it is a text.
+fn composite(text: &str, ty: &Type) -> Result<Value, String> {
+    let json = json::parse(text).map_err(|reason| format!("{} is no {ty}; {}: {reason}", shown(text), form(ty)))?;
+    match json::read_value(&json, ty)? {
+        Some(value) => Ok(value),
+        None => Err(format!("{} is no {ty}; {}", shown(text), form(ty))),
+    }
 }
 
 /// Writes a value of type `ty`; nothing if it is not one, which no table holds.
@@ -75,7 +84,10 @@ pub fn print(value: &Value, ty: &Type, out: &mut String) {
         Value::VarInt(value) => write!(out, "{value}"),
         Value::Decimal { scale, unscaled } => print_decimal(*scale, unscaled, out),
         Value::Duration { months, days, nanos } => duration::print(*months, *days, *nanos, out),
-        _ => Ok(()),
+        Value::List(_) | Value::Set(_) | Value::Map(_) | Value::Tuple(_) => {
+            json::print_value(value, ty, out);
+            Ok(())
+        }
     };
 }
 
@@ -96,7 +108,11 @@ pub fn form(ty: &Type) -> &'static str {
         Type::Duration => "it is written like 1y2mo3d4h5m6s7ms8us9ns",
         Type::Uuid | Type::TimeUuid => "it is written like 123e4567-e89b-12d3-a456-426614174000",
         Type::Inet => "it is an IPv4 or IPv6 address",
-        _ => "values of this type are not there yet",
+        Type::List { .. } | Type::Set { .. } => "it is a JSON array",
+        Type::Vector { .. } => "it is a JSON array of as many elements as it has dimensions",
+        Type::Tuple(_) => "it is a JSON array of all its elements",
+        Type::Map { .. } => "it is a JSON object",
+        Type::User { .. } => "it is a JSON object with a member per field",
     }
 }
 

@@ -4,12 +4,12 @@
 
 use bytes::Bytes;
 use num_bigint::BigInt;
-use trefoil::model::value::validate;
+use trefoil::model::value::{self, assembled, normalised, validate};
 use trefoil::model::{Type, Value as ModelValue};
 
 use super::Result;
 use crate::VALUE_BYTES_MAX;
-use crate::v1::value::{Decimal, Duration, Kind, Null};
+use crate::v1::value::{Decimal, Duration, Entries, Items, Kind, Null};
 use crate::v1::{InvalidDetail, Value, ValueForm};
 
 /// The CQL bytes of a value of a column of type `ty`; `None` for null.
@@ -21,10 +21,8 @@ pub fn to_bytes(value: Value, ty: &Type) -> Result<Option<Bytes>> {
         return Ok(None);
     }
     let bytes = match carried(kind, ty)? {
-        Carried::Bytes(bytes) => {
-            validate(ty, &bytes).map_err(|error| InvalidDetail::from_core(&error))?;
-            bytes
-        }
+        Carried::Bytes(bytes) => normalised(ty, bytes).map_err(|error| InvalidDetail::from_core(&error))?,
+        Carried::Parts(parts) => assembled(ty, parts).map_err(|error| InvalidDetail::from_core(&error))?,
         Carried::Model(value) => value.encode(ty).map_err(|error| InvalidDetail::from_core(&error))?,
     };
     if bytes.len() > VALUE_BYTES_MAX {
@@ -33,9 +31,10 @@ pub fn to_bytes(value: Value, ty: &Type) -> Result<Option<Bytes>> {
     Ok(Some(bytes))
 }
 
-/// A value as it came: already CQL bytes (to be validated), or to be encoded by the core.
+/// A value as it came: already CQL bytes (to be validated), the CQL bytes of its parts, or to be encoded by the core.
 enum Carried {
     Bytes(Bytes),
+    Parts(Vec<Option<Bytes>>),
     Model(ModelValue),
 }
 
@@ -65,13 +64,34 @@ fn carried(kind: Kind, ty: &Type) -> Result<Carried> {
         (Kind::Duration(Duration { months, days, nanos }), Type::Duration) => {
             Ok(Carried::Model(ModelValue::Duration { months, days, nanos }))
         }
+        (Kind::List(items), Type::List { .. } | Type::Vector { .. })
+        | (Kind::Set(items), Type::Set { .. })
+        | (Kind::Tuple(items), Type::Tuple(_) | Type::User { .. } | Type::Vector { .. }) => parts(items.items, ty),
+        (Kind::Map(Entries { keys, values }), Type::Map { .. }) => {
+            if keys.len() != values.len() {
+                return Err(InvalidDetail::new(format!("a map of {} keys and {} values", keys.len(), values.len())));
+            }
+            parts(keys.into_iter().zip(values).flat_map(|(key, value)| [key, value]), ty)
+        }
         (kind, _) => wrong(form_name(&kind)),
     }
 }
 
+/// The CQL bytes of the parts of a value of `ty`. No deeper than the type is.
+fn parts(values: impl IntoIterator<Item = Value>, ty: &Type) -> Result<Carried> {
+    let one = |(at, value): (usize, Value)| match ty.part(at) {
+        Some(part) => to_bytes(value, part).map_err(|invalid| {
+            let reason = format!("value {} in it: {}", at + 1, invalid.reason);
+            InvalidDetail { reason, ..invalid }
+        }),
+        None => Err(InvalidDetail::new(format!("more than {at} values in a {ty}"))),
+    };
+    Ok(Carried::Parts(values.into_iter().enumerate().map(one).collect::<Result<_>>()?))
+}
+
 fn is_integer(ty: &Type) -> bool {
-    use Type::{BigInt, Date, Int, SmallInt, Time, Timestamp, TinyInt};
-    matches!(ty, TinyInt | SmallInt | Int | BigInt | Date | Time | Timestamp)
+    use Type::{BigInt, Counter, Date, Int, SmallInt, Time, Timestamp, TinyInt};
+    matches!(ty, TinyInt | SmallInt | Int | BigInt | Date | Time | Timestamp | Counter)
 }
 
 fn form_name(kind: &Kind) -> &'static str {
@@ -88,6 +108,10 @@ fn form_name(kind: &Kind) -> &'static str {
         Kind::Varint(_) => "varint",
         Kind::Decimal(_) => "decimal",
         Kind::Duration(_) => "duration",
+        Kind::List(_) => "list",
+        Kind::Set(_) => "set",
+        Kind::Map(_) => "map",
+        Kind::Tuple(_) => "tuple",
         Kind::Raw(_) => "raw",
     }
 }
@@ -115,7 +139,37 @@ fn typed(bytes: &Bytes, ty: &Type) -> Option<Kind> {
     if *ty == Type::Blob {
         return Some(Kind::Blob(bytes.clone()));
     }
+    if !ty.is_scalar() {
+        return typed_parts(bytes, ty);
+    }
     ModelValue::decode(ty, bytes).ok().flatten().map(|value| kind_of(value, bytes))
+}
+
+fn typed_parts(bytes: &Bytes, ty: &Type) -> Option<Kind> {
+    validate(ty, bytes).ok()?;
+    let value = |(at, part): (usize, Option<Bytes>)| match part {
+        Some(part) => from_bytes(part, ty.part(at)?, ValueForm::Typed).into(),
+        None => Some(null()),
+    };
+    let mut values = value::parts(ty, bytes).ok()?.into_iter().enumerate().map(value).collect::<Option<Vec<_>>>()?;
+    Some(match ty {
+        Type::List { .. } => Kind::List(Items { items: values }),
+        Type::Set { .. } => Kind::Set(Items { items: values }),
+        Type::Map { .. } => {
+            let mut entries = Entries::default();
+            let mut values = values.into_iter();
+            while let (Some(key), Some(value)) = (values.next(), values.next()) {
+                entries.keys.push(key);
+                entries.values.push(value);
+            }
+            Kind::Map(entries)
+        }
+        Type::User { definition, .. } => {
+            values.resize(definition.fields.len(), null());
+            Kind::Tuple(Items { items: values })
+        }
+        _ => Kind::Tuple(Items { items: values }),
+    })
 }
 
 /// `bytes` are those of the value.
@@ -134,8 +188,21 @@ fn kind_of(value: ModelValue, bytes: &Bytes) -> Kind {
             Kind::Decimal(Decimal { scale, unscaled: unscaled.to_signed_bytes_be().into() })
         }
         ModelValue::Duration { months, days, nanos } => Kind::Duration(Duration { months, days, nanos }),
-        _ => Kind::Raw(bytes.clone()),
+        ModelValue::List(values) => Kind::List(items(values)),
+        ModelValue::Set(values) => Kind::Set(items(values)),
+        ModelValue::Map(pairs) => {
+            let (keys, values) = pairs.into_iter().map(|(key, value)| (from_model(key), from_model(value))).unzip();
+            Kind::Map(Entries { keys, values })
+        }
+        ModelValue::Tuple(values) => {
+            let items = values.into_iter().map(|value| value.map_or_else(null, from_model)).collect();
+            Kind::Tuple(Items { items })
+        }
     }
+}
+
+fn items(values: Vec<ModelValue>) -> Items {
+    Items { items: values.into_iter().map(from_model).collect() }
 }
 
 /// A value of the model in its typed form; its column's type is checked by whoever receives it.

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use proptest::prelude::*;
-use trefoil::model::{Column, ColumnId, ColumnKind, KeyspaceId, Order, TableId, TableOptions};
+use std::sync::Arc;
 
-use super::super::text::tests::typed_value;
+use bytes::Bytes;
+use proptest::prelude::*;
+use trefoil::model::{Column, ColumnId, ColumnKind, KeyspaceId, Order, TableId, TableOptions, UserType};
+
+use super::super::text::tests::{typed_value, value_of};
 use super::*;
 
 /// A table with columns of all kinds.
@@ -48,6 +51,136 @@ proptest! {
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(read_value(&json, &ty), Ok(Some(value)));
     }
+}
+
+fn list(element: &Type) -> Type {
+    Type::List { element: Arc::new(element.clone()), frozen: true }
+}
+
+fn set(element: &Type) -> Type {
+    Type::Set { element: Arc::new(element.clone()), frozen: true }
+}
+
+fn map(key: &Type, value: &Type) -> Type {
+    Type::Map { key: Arc::new(key.clone()), value: Arc::new(value.clone()), frozen: true }
+}
+
+/// `first` of one type and `"a b"` of another.
+fn user(first: &Type, second: &Type) -> Type {
+    let field = |name: &str, ty: &Type| Field { name: name.to_owned(), ty: ty.clone() };
+    let fields = vec![field("first", first), field("a \"b\"", second)];
+    Type::User { definition: Arc::new(UserType { fields, ..UserType::named("k", "t") }), frozen: true }
+}
+
+/// A value of a type made of two others, in its one form.
+fn composite_value() -> impl Strategy<Value = (Type, Value)> {
+    let ordered = || prop::sample::select(Type::SCALARS.to_vec()).prop_filter("no order", |ty| *ty != Type::Duration);
+    let shape = 0..8usize;
+    (ordered(), ordered(), shape).prop_flat_map(|(one, other, shape)| {
+        let ones = prop::collection::vec(value_of(one.clone()), 2);
+        let others = prop::collection::vec(prop::option::of(value_of(other.clone())), 2);
+        (ones, others).prop_map(move |(ones, others)| {
+            let [first, second] = [ones[0].clone(), ones[1].clone()];
+            let tuple = Value::Tuple(vec![Some(second.clone()), others[0].clone()]);
+            let (ty, value) = match shape {
+                0 => (list(&one), Value::List(ones)),
+                1 => (set(&one), Value::Set(ones)),
+                2 => (map(&one, &list(&one)), Value::Map(vec![(first, Value::List(ones))])),
+                3 => (Type::Tuple([one.clone(), other.clone()].into()), tuple),
+                4 => (user(&one, &other), tuple),
+                5 => (Type::Vector { element: Arc::new(one.clone()), dimension: 2 }, Value::List(ones)),
+                6 => (map(&user(&one, &other), &one), Value::Map(vec![(tuple, second)])),
+                _ => (map(&set(&one), &user(&one, &other)), Value::Map(vec![(Value::Set(ones), tuple)])),
+            };
+            let bytes = value.encode(&ty).unwrap();
+            let value = Value::decode(&ty, &bytes).unwrap().unwrap();
+            (ty, value)
+        })
+    })
+}
+
+proptest! {
+    #[test]
+    fn values_made_of_values_read_as_what_was_printed((ty, value) in composite_value()) {
+        let mut printed = String::new();
+        print_value(&value, &ty, &mut printed);
+        let bytes = value.encode(&ty).unwrap();
+        let read = read_value(&parse(&printed).unwrap(), &ty).unwrap().unwrap();
+        prop_assert_eq!(read.encode(&ty).unwrap(), bytes.clone(), "{}", printed);
+        prop_assert_eq!(text::parse(&printed, &ty).unwrap().encode(&ty).unwrap(), bytes);
+    }
+}
+
+/// Type, JSON, and CQL bytes: through the bytes and back. The examples of `docs/json.md` stand here.
+#[test]
+fn every_type_has_its_json() {
+    let cases = [
+        (Type::Counter, "-5", "fffffffffffffffb"),
+        (list(&Type::Int), "[]", "00000000"),
+        (list(&Type::Text), r#"["","é","\""]"#, "00000003 00000000 00000002 c3a9 00000001 22"),
+        (
+            list(&Type::Float),
+            r#"[0.1,"NaN","-Infinity"]"#,
+            "00000003 00000004 3dcccccd 00000004 7fc00000 00000004 ff800000",
+        ),
+        (set(&Type::BigInt), "[-1,9007199254740993]", "00000002 00000008 ffffffffffffffff 00000008 0020000000000001"),
+        (
+            map(&Type::Text, &Type::Int),
+            r#"{"":-1,"a":1}"#,
+            "00000002 00000000 00000004 ffffffff 00000001 61 00000004 00000001",
+        ),
+        (
+            map(&Type::Int, &Type::Blob),
+            r#"{"-1":"0x","7":"0xff"}"#,
+            "00000002 00000004 ffffffff 00000000 00000004 00000007 00000001 ff",
+        ),
+        (
+            map(&list(&Type::Int), &Type::Boolean),
+            r#"{"[1]":true}"#,
+            "00000001 0000000c 00000001 00000004 00000001 00000001 01",
+        ),
+        (Type::Tuple([Type::Int, Type::Text].into()), r#"[null,"a"]"#, "ffffffff 00000001 61"),
+        (user(&Type::Int, &Type::Date), r#"{"first":1,"a \"b\"":null}"#, "00000004 00000001"),
+        (user(&Type::Int, &Type::Date), r#"{"first":null,"a \"b\"":"1970-01-01"}"#, "ffffffff 00000004 80000000"),
+        (user(&Type::Int, &Type::Date), r#"{"first":null,"a \"b\"":null}"#, ""),
+        (Type::Vector { element: Arc::new(Type::Float), dimension: 2 }, "[1.0,-0.5]", "3f800000 bf000000"),
+        (
+            list(&user(&Type::Int, &set(&Type::Int))),
+            r#"[{"first":1,"a \"b\"":[]}]"#,
+            "00000001 00000010 00000004 00000001 00000004 00000000",
+        ),
+    ];
+    for (ty, json, hex) in cases {
+        let digits: Vec<char> = hex.chars().filter(|digit| *digit != ' ').collect();
+        let bytes = digits.chunks(2).map(|pair| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap());
+        let bytes: Bytes = bytes.collect();
+        let value = read_value(&parse(json).unwrap(), &ty).unwrap().unwrap();
+        assert_eq!(value.encode(&ty).unwrap(), bytes, "{ty} {json}");
+        let mut printed = String::new();
+        print_value(&Value::decode(&ty, &bytes).unwrap().unwrap(), &ty, &mut printed);
+        assert_eq!(printed, json, "{ty}");
+    }
+}
+
+#[test]
+fn what_is_no_value_made_of_values_is_refused_with_the_place() {
+    let cases = [
+        (list(&Type::Int), r#"[1,null]"#, "element 2: it cannot be null"),
+        (list(&Type::Int), r#"[1,"2"]"#, "element 2: \"2\" is no int"),
+        (list(&Type::Int), r#"{}"#, "{} is no frozen<list<int>>; it is a JSON array"),
+        (list(&Type::Int), r#"5"#, "5 is no frozen<list<int>>"),
+        (map(&Type::Int, &Type::Int), r#"[]"#, "[] is no frozen<map<int, int>>; it is a JSON object"),
+        (map(&Type::Int, &Type::Int), r#"{"a":1}"#, "\"a\": \"a\" is no int"),
+        (map(&Type::Int, &Type::Int), r#"{"1":null}"#, "\"1\": it cannot be null"),
+        (Type::Tuple([Type::Int, Type::Int].into()), r#"[1]"#, "has 2 elements, not 1"),
+        (Type::Tuple([Type::Int].into()), r#"[1,2]"#, "has 1 elements, not 2"),
+        (user(&Type::Int, &Type::Int), r#"{"third":1}"#, "there is no such field; the fields are first"),
+    ];
+    for (ty, json, reason) in cases {
+        let error = read_value(&parse(json).unwrap(), &ty).unwrap_err();
+        assert!(error.contains(reason), "{ty} {json}: {error}");
+    }
+    assert!(parse(r#"{"a":[{"b":1,"b":2}]}"#).unwrap_err().contains("\"b\" is given twice"));
 }
 
 #[test]

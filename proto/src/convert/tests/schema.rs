@@ -150,7 +150,7 @@ fn changes_that_make_no_sense_are_refused_by_name() {
         (Some(v1::ddl::Op::CreateKeyspace(v1::CreateKeyspace::default())), "the keyspace is missing"),
         (Some(v1::ddl::Op::CreateTable(v1::CreateTable::default())), "the table is missing"),
         (Some(table(column(0, v1::ColumnKind::Regular, false))), "k.t: c: has no known type"),
-        (Some(table(column(20, v1::ColumnKind::Regular, false))), "k.t: c: has no known type"),
+        (Some(table(column(21, v1::ColumnKind::Regular, false))), "k.t: c: has no known type"),
         (Some(table(column(7, v1::ColumnKind::Unspecified, false))), "k.t: c: has no known kind"),
         (Some(table(column(7, v1::ColumnKind::Static, true))), "k.t: c: is descending but not a clustering column"),
     ];

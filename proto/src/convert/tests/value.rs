@@ -1,9 +1,11 @@
 //! Values survive the wire, and only fitting ones get in.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use num_bigint::BigInt;
 use proptest::prelude::*;
-use trefoil::model::{Type, Value};
+use trefoil::model::{Field, Type, UserType, Value};
 use uuid::Uuid;
 
 use crate::VALUE_BYTES_MAX;
@@ -132,4 +134,60 @@ fn values_that_do_not_fit_are_refused() {
             &shown[..shown.len().min(60)]
         );
     }
+}
+
+fn composites() -> Vec<(Type, Value)> {
+    let int = || Arc::new(Type::Int);
+    let field = |name: &str, ty| Field { name: name.to_owned(), ty };
+    let fields = vec![field("a", Type::Text), field("b", Type::List { element: int(), frozen: true })];
+    let user = Type::User { definition: Arc::new(UserType { fields, ..UserType::named("k", "t") }), frozen: true };
+    let [one, two] = [1, 2].map(Value::Integer);
+    vec![
+        (Type::List { element: int(), frozen: false }, Value::List(vec![two.clone(), one.clone()])),
+        (Type::Set { element: int(), frozen: true }, Value::Set(vec![one.clone(), two.clone()])),
+        (
+            Type::Map { key: int(), value: Arc::new(user.clone()), frozen: true },
+            Value::Map(vec![
+                (one.clone(), Value::Tuple(vec![None, Some(Value::List(vec![two.clone()]))])),
+                (two.clone(), Value::Tuple(vec![None, None])),
+            ]),
+        ),
+        (Type::Tuple([Type::Int, Type::Int].into()), Value::Tuple(vec![None, Some(one.clone())])),
+        (Type::Vector { element: int(), dimension: 2 }, Value::List(vec![two, one])),
+    ]
+}
+
+#[test]
+fn values_made_of_values_survive_the_wire() {
+    for (ty, model) in composites() {
+        let stored = model.encode(&ty).unwrap();
+        assert_eq!(value::to_bytes(value::from_model(model.clone()), &ty).unwrap().unwrap(), stored, "{ty}");
+        for form in [ValueForm::Typed, ValueForm::Raw] {
+            let answer = value::from_bytes(stored.clone(), &ty, form);
+            assert_eq!(value::to_bytes(answer, &ty).unwrap().unwrap(), stored, "{ty}");
+        }
+        assert_eq!(Value::decode(&ty, &stored).unwrap(), Some(model));
+    }
+}
+
+#[test]
+fn sets_and_maps_in_any_order_have_one_form() {
+    let set = Type::Set { element: Arc::new(Type::Int), frozen: true };
+    let unordered = value::from_model(Value::Set([3, 1, 3].map(Value::Integer).to_vec()));
+    let ordered = value::to_bytes(unordered, &set).unwrap().unwrap();
+    let unordered = Bytes::from_static(b"\0\0\0\x02\0\0\0\x04\0\0\0\x03\0\0\0\x04\0\0\0\x01");
+    assert_eq!(value::to_bytes(value::raw(unordered), &set).unwrap().unwrap(), ordered);
+}
+
+#[test]
+fn parts_that_do_not_fit_are_named() {
+    let list = Type::List { element: Arc::new(Type::TinyInt), frozen: true };
+    let items = |items: Vec<v1::Value>| v1::Value { kind: Some(Kind::List(v1::value::Items { items })) };
+    let given = items(vec![value::from_model(Value::Integer(1)), value::from_model(Value::Integer(128))]);
+    assert!(value::to_bytes(given, &list).unwrap_err().reason.starts_with("value 2 in it: tinyint: 128"));
+    let error = value::to_bytes(items(vec![value::null()]), &list).unwrap_err();
+    assert!(error.reason.contains("null cannot lie in collections"), "{error}");
+    let map = Type::Map { key: Arc::new(Type::Int), value: Arc::new(Type::Int), frozen: true };
+    let uneven = v1::value::Entries { keys: vec![value::from_model(Value::Integer(1))], values: Vec::new() };
+    assert!(value::to_bytes(v1::Value { kind: Some(Kind::Map(uneven)) }, &map).is_err());
 }
