@@ -11,8 +11,8 @@ use trefoil_proto::v1::change::Op as ChangeOp;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 use trefoil_proto::v1::pipe_operation::Op;
 use trefoil_proto::v1::{
-    BatchRequest, CellWrite, Change, Consistency, InvalidDetail, MutateRequest, Mutation, Outcome, RowRef, RowWrite,
-    WholePartition, WriteResult,
+    BatchRequest, CellWrite, Change, Consistency, InvalidDetail, MutateRequest, Mutation, Options, Outcome, RowRef,
+    RowWrite, WholePartition, WriteResult,
 };
 
 use crate::client::{Client, RequestOptions};
@@ -218,9 +218,9 @@ impl Write {
                 Some(value) => value::raw(encode(view, column, value)?),
                 None => value::null(),
             };
-            cells.push(CellWrite { column: name.clone(), value: Some(value) });
+            cells.push(CellWrite::set(name, value));
         }
-        let deleted = |name: &String| CellWrite { column: name.clone(), value: Some(value::null()) };
+        let deleted = |name: &String| CellWrite::set(name, value::null());
         cells.extend(self.deleted_columns.iter().map(deleted));
         let located = locate(view, &key, &self.limits)?;
         let Some((key, partition)) = located.partition else {
@@ -279,13 +279,14 @@ impl Batch {
     /// Sends it to a replica of the first write: one result for each write, in their order. Writes that failed in a way that
     /// time heals are sent again, those of one partition still as a whole.
     pub async fn send(self) -> Result<Vec<Result<WriteResult>>> {
-        let timestamp_us = self.client.shared.next_timestamp();
+        // Fixed once, id and timestamp: what is sent again is the same write.
+        let options = self.client.shared.options(&self.options, Some(self.client.shared.next_timestamp()));
         let deadline = self.client.shared.deadline(&self.options);
         let mut progress = Progress::new(self.writes.len());
         let mut pending: Vec<usize> = (0..self.writes.len()).collect();
         while !pending.is_empty() {
             progress.round += 1;
-            let items = match self.send_some(&pending, timestamp_us, deadline).await {
+            let items = match self.send_some(&pending, &options, deadline).await {
                 Ok(items) => items,
                 Err(error) if progress.round == 1 && !error.is_schema_out_of_date() => return Err(error),
                 Err(error) => pending.iter().map(|_| Err(error.clone())).collect(),
@@ -314,7 +315,7 @@ impl Batch {
     async fn send_some(
         &self,
         places: &[usize],
-        timestamp_us: i64,
+        options: &Options,
         deadline: Instant,
     ) -> Result<Vec<Result<WriteResult>>> {
         let shared = &self.client.shared;
@@ -327,8 +328,7 @@ impl Batch {
             target.get_or_insert_with(|| (view.keyspace.clone(), token));
             mutations.push(mutation);
         }
-        let options = Some(shared.options(&self.options, Some(timestamp_us)));
-        let op = Op::Batch(BatchRequest { options, mutations });
+        let op = Op::Batch(BatchRequest { options: Some(options.clone()), mutations });
         let target = target.as_ref().map(|(keyspace, token)| (keyspace.as_str(), *token));
         let timeout = Some(deadline.saturating_duration_since(Instant::now()));
         match shared.execute(op.clone(), || Ok(op.clone()), target, &RequestOptions { timeout, ..self.options }).await?

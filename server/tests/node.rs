@@ -65,7 +65,7 @@ fn integer(value: i64) -> v1::Value {
 }
 
 fn mutate(key: i64) -> v1::MutateRequest {
-    let cells = vec![v1::CellWrite { column: "v".to_owned(), value: Some(integer(key)) }];
+    let cells = vec![v1::CellWrite::set("v", integer(key))];
     let row = v1::RowWrite { clustering: Vec::new(), cells };
     let change = v1::Change { op: Some(v1::change::Op::Insert(row)), ..v1::Change::default() };
     let mutation = v1::Mutation { table: table(), partition: vec![integer(key)], changes: vec![change] };

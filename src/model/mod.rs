@@ -15,6 +15,7 @@
 #[cfg(test)]
 pub(crate) mod arbitrary;
 pub mod cell;
+pub mod collection;
 pub mod compaction;
 pub mod complex;
 pub mod cost;
@@ -23,6 +24,7 @@ pub mod ddl;
 mod duration;
 pub mod fragment;
 pub mod key;
+pub mod list;
 pub mod lone;
 pub mod merge;
 pub mod mutation;

@@ -300,12 +300,12 @@ fn write_row(
 ) -> Result<(), v1::Error> {
     let clustering = raw(&write.clustering);
     let refused = v1::Value { kind: Some(Kind::Raw(Bytes::from_static(b"refuse me"))) };
-    if let Some(cell) = write.cells.iter().find(|cell| cell.value.as_ref() == Some(&refused)) {
+    if let Some(cell) = write.cells.iter().find(|cell| cell.value() == Some(&refused)) {
         return Err(v1::Error::invalid(InvalidDetail::new("is refused").column(&cell.column)));
     }
     rows.entry((partition.to_vec(), clustering.clone())).or_default();
     for cell in write.cells {
-        let value = cell.value.filter(|value| !matches!(value.kind, Some(Kind::Null(_))));
+        let value = cell.value().cloned().filter(|value| !matches!(value.kind, Some(Kind::Null(_))));
         let column = table.columns.iter().find(|column| column.name == cell.column).unwrap();
         let key = if column.kind() == ColumnKind::Static { Vec::new() } else { clustering.clone() };
         let cells = rows.entry((partition.to_vec(), key)).or_default();

@@ -379,7 +379,7 @@ fn row(clustering: i64) -> RowWrite {
 }
 
 fn cell_of(column: &str, value: Value) -> CellWrite {
-    CellWrite { column: column.to_owned(), value: Some(value) }
+    CellWrite::set(column, value)
 }
 
 fn slice(partition: Vec<Value>) -> ReadRequest {

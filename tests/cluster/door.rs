@@ -121,7 +121,7 @@ pub fn value(kind: Kind) -> Value {
 
 /// A write of a row of `app.kv`.
 pub fn write_request(key: i64, new: i64, level: Consistency) -> MutateRequest {
-    let cells = vec![CellWrite { column: "v".to_owned(), value: Some(value(Kind::Integer(new))) }];
+    let cells = vec![CellWrite::set("v", value(Kind::Integer(new)))];
     let insert = Op::Insert(RowWrite { clustering: Vec::new(), cells });
     let changes = vec![Change { op: Some(insert), ..Change::default() }];
     let mutation = Mutation { table: table(), partition: vec![value(Kind::Integer(key))], changes };

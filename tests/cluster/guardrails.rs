@@ -38,10 +38,7 @@ fn mutate(partition: &str, ops: Vec<Op>) -> MutateRequest {
 
 fn blob(row: i32, column: &str, bytes: usize) -> Op {
     let value = value(Kind::Blob((0..bytes).map(|at| (at * 31 + row as usize) as u8).collect()));
-    Op::Insert(RowWrite {
-        clustering: vec![integer(row)],
-        cells: vec![CellWrite { column: column.to_owned(), value: Some(value) }],
-    })
+    Op::Insert(RowWrite { clustering: vec![integer(row)], cells: vec![CellWrite::set(column, value)] })
 }
 
 fn delete(row: i32) -> Op {

@@ -90,7 +90,7 @@ async fn large_requests_are_limited_by_their_bytes() {
         let mut request = write_request(key, 0, Consistency::All);
         let mutation = request.mutation.as_mut().unwrap();
         mutation.table.as_mut().unwrap().name = "blobs".to_owned();
-        let cells = vec![CellWrite { column: "b".to_owned(), value: Some(value(Kind::Blob(vec![1; 7 << 20].into()))) }];
+        let cells = vec![CellWrite::set("b", value(Kind::Blob(vec![1; 7 << 20].into())))];
         mutation.changes[0].op = Some(Op::Insert(RowWrite { clustering: Vec::new(), cells }));
         request
     };
@@ -148,7 +148,7 @@ async fn b073_a_caller_that_goes_away_tears_no_mutation() {
 }
 
 fn wide(key: i64) -> MutateRequest {
-    let cell = |column: &str| CellWrite { column: column.to_owned(), value: Some(value(Kind::Integer(key))) };
+    let cell = |column: &str| CellWrite::set(column, value(Kind::Integer(key)));
     let row = |clustering: i64| RowWrite {
         clustering: vec![value(Kind::Integer(clustering))],
         cells: ["s", "v", "w"].map(cell).to_vec(),

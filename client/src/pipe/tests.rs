@@ -9,7 +9,7 @@ use trefoil_proto::v1::{Error, MutateRequest, Mutation, RowWrite, WriteResult, c
 use super::*;
 
 fn op(bytes: usize) -> pipe_operation::Op {
-    let cells = vec![trefoil_proto::v1::CellWrite { column: "x".repeat(bytes), value: None }];
+    let cells = vec![trefoil_proto::v1::CellWrite { column: "x".repeat(bytes), op: None }];
     let write = change::Op::Update(RowWrite { clustering: vec![], cells });
     let change = trefoil_proto::v1::Change { op: Some(write), ..Default::default() };
     let mutation = Mutation { changes: vec![change], ..Default::default() };

@@ -1,6 +1,9 @@
 //! Answers: merged rows of the core become rows of a page, by projection.
 
-use trefoil::model::{Cell as ModelCell, CellKind, ClusteringKey, ColumnKind, PartitionKey, Row as ModelRow, Table};
+use trefoil::model::collection::put_together;
+use trefoil::model::{
+    Cell as ModelCell, CellKind, ClusteringKey, ColumnKind, Complex, PartitionKey, Row as ModelRow, Table, Type,
+};
 
 use super::key::Clustering;
 use super::read::{Headings, Metadata, ProjectionParts};
@@ -57,29 +60,40 @@ impl<'a> Projector<'a> {
             .zip(self.clustering.columns())
             .map(|(bytes, column)| value::from_bytes(bytes, &column.ty, self.parts.form))
             .collect();
-        let cells = self.cells(Some(row), static_row);
+        let cells = self.cells(Some(row), static_row)?;
         Ok(Row { partition: partition.to_vec(), clustering, cells, static_only: false })
     }
 
     /// A row that stands for the static columns of a partition alone.
-    pub fn static_row(&self, partition: &[Value], static_row: &ModelRow) -> Row {
-        let cells = self.cells(None, Some(static_row));
-        Row { partition: partition.to_vec(), clustering: Vec::new(), cells, static_only: true }
+    pub fn static_row(&self, partition: &[Value], static_row: &ModelRow) -> trefoil::Result<Row> {
+        let cells = self.cells(None, Some(static_row))?;
+        Ok(Row { partition: partition.to_vec(), clustering: Vec::new(), cells, static_only: true })
     }
 
-    fn cells(&self, row: Option<&ModelRow>, static_row: Option<&ModelRow>) -> Vec<Cell> {
+    fn cells(&self, row: Option<&ModelRow>, static_row: Option<&ModelRow>) -> trefoil::Result<Vec<Cell>> {
         let cell = |&at: &usize| {
             let column = &self.table.columns[at];
             let source = if column.kind == ColumnKind::Static { static_row } else { row };
-            match source.and_then(|row| row.cell(column.id)) {
-                Some(cell) => self.cell(cell, &column.ty),
-                None => Cell::default(),
-            }
+            let cell = source.and_then(|row| row.cell(column.id)).map(|cell| Ok(self.cell(cell, &column.ty)));
+            let complex = source.and_then(|row| row.complex(column.id));
+            let complex = complex.map(|complex| self.complex(complex, &column.ty));
+            cell.or(complex).unwrap_or_else(|| Ok(Cell::default()))
         };
         self.parts.columns.iter().map(cell).collect()
     }
 
-    fn cell(&self, cell: &ModelCell, ty: &trefoil::model::Type) -> Cell {
+    /// A column of many cells, as one value.
+    fn complex(&self, complex: &Complex, ty: &Type) -> trefoil::Result<Cell> {
+        let Some(bytes) = put_together(ty, complex, self.now_s)? else { return Ok(Cell::default()) };
+        let mut answer = Cell { value: Some(value::from_bytes(bytes, ty, self.parts.form)), ..Cell::default() };
+        if self.parts.metadata == Metadata::With {
+            let live = complex.cells.iter().filter(|(_, cell)| cell.is_live_at(self.now_s));
+            answer.timestamp_us = live.map(|(_, cell)| cell.timestamp.0).max();
+        }
+        Ok(answer)
+    }
+
+    fn cell(&self, cell: &ModelCell, ty: &Type) -> Cell {
         let Some(bytes) = cell.bytes_at(self.now_s) else { return Cell::default() };
         let mut answer = Cell { value: Some(value::from_bytes(bytes, ty, self.parts.form)), ..Cell::default() };
         if self.parts.metadata == Metadata::With {

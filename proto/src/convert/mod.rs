@@ -15,9 +15,11 @@ use std::fmt;
 
 use trefoil::Error as CoreError;
 
-use crate::v1::InvalidDetail;
+use crate::v1::cell_write::Op;
+use crate::v1::{CellWrite, InvalidDetail, Value};
 
 pub mod answer;
+mod collection;
 pub mod key;
 pub mod mutation;
 pub mod peer;
@@ -30,6 +32,21 @@ pub mod value;
 
 /// The result of converting what a client sent.
 pub type Result<T, E = InvalidDetail> = std::result::Result<T, E>;
+
+impl CellWrite {
+    /// Sets a column to a value, or to null.
+    pub fn set(column: impl Into<String>, value: Value) -> CellWrite {
+        CellWrite { column: column.into(), op: Some(Op::Value(value)) }
+    }
+
+    /// The value that the column is set to; `None` if something else becomes of it.
+    pub fn value(&self) -> Option<&Value> {
+        match &self.op {
+            Some(Op::Value(value)) => Some(value),
+            _ => None,
+        }
+    }
+}
 
 impl InvalidDetail {
     /// A request that can never be accepted, for this reason.

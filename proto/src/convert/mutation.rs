@@ -4,17 +4,20 @@
 //! mutation is the same wherever it is built from the same request and stamp.
 
 use bytes::Bytes;
+use trefoil::model::list::ListPaths;
 use trefoil::model::mutation::MutationBuilder;
 use trefoil::model::time::{EXPIRY_MAX_S, TTL_MAX_S};
 use trefoil::model::{
     Cell, CellKind, ColumnId, ColumnKind, Deletion, Liveness, LivenessKind, Mutation, PartitionKey, Row, Stamp, Table,
-    Timestamp,
+    Timestamp, Type,
 };
 
+use super::collection::ComplexWrite;
 use super::key::Clustering;
 use super::{Result, value};
-use crate::v1::change::Op;
-use crate::v1::{CellWrite, Change, ClusteringRange, InvalidDetail, RowWrite};
+use crate::v1::cell_write::Op;
+use crate::v1::change::Op as ChangeOp;
+use crate::v1::{CellWrite, Change, ClusteringRange, InvalidDetail, RowWrite, Value};
 
 /// How far ahead of the stamp a client's timestamp may lie: three days. Further ahead is a unit mixed up or a clock
 /// gone wrong, and nothing could overwrite it for that long.
@@ -29,6 +32,8 @@ pub struct WriteContext<'a> {
     pub stamp: Stamp,
     /// The timestamp of changes that name none; `None`: the stamp.
     pub default_timestamp: Option<Timestamp>,
+    /// What tells this request from others: elements that are added to lists get their places from it.
+    pub request_id: &'a [u8],
 }
 
 impl WriteContext<'_> {
@@ -47,6 +52,7 @@ pub fn mutation(context: &WriteContext<'_>, key: PartitionKey, changes: Vec<Chan
         context,
         clustering: Clustering::new(context.table),
         builder: MutationBuilder::new(context.table.id, key),
+        paths: ListPaths::new(context.request_id),
     };
     for (index, change) in changes.into_iter().enumerate() {
         writer.add(change).map_err(|invalid| invalid.op(index))?;
@@ -58,16 +64,25 @@ struct Writer<'a> {
     context: &'a WriteContext<'a>,
     clustering: Clustering<'a>,
     builder: MutationBuilder,
+    paths: ListPaths,
 }
 
 /// When something is written and how long it stays.
 #[derive(Clone, Copy)]
-struct Validity {
-    timestamp: Timestamp,
+pub(super) struct Validity {
+    pub timestamp: Timestamp,
     /// Time to live and expiry, in seconds.
     expiry: Option<(u32, i64)>,
     /// Seconds of the stamp.
-    now_s: i64,
+    pub now_s: i64,
+}
+
+/// What one change writes to columns of one kind.
+#[derive(Default)]
+struct Columns {
+    row: Row,
+    /// Whether it names any; what it does to them may come to nothing.
+    named: bool,
 }
 
 /// Whether a row write leaves a marker.
@@ -84,17 +99,17 @@ impl Writer<'_> {
             return Err(InvalidDetail::new("the change has no operation"));
         };
         match op {
-            Op::Insert(write) => self.write(write, self.validity(timestamp, change.ttl_s)?, Marker::Insert),
-            Op::Update(write) => self.write(write, self.validity(timestamp, change.ttl_s)?, Marker::Update),
+            ChangeOp::Insert(write) => self.write(write, self.validity(timestamp, change.ttl_s)?, Marker::Insert),
+            ChangeOp::Update(write) => self.write(write, self.validity(timestamp, change.ttl_s)?, Marker::Update),
             _ if change.ttl_s.is_some() => Err(InvalidDetail::new("a deletion has no time to live")),
-            Op::DeleteRow(row) => {
+            ChangeOp::DeleteRow(row) => {
                 let key = self.clustering.key(row.clustering)?;
                 let deletion = Some(self.deletion(timestamp));
                 self.builder.add_row(key, Row { deletion, ..Row::default() });
                 Ok(())
             }
-            Op::DeleteRange(range) => self.delete_range(range, timestamp),
-            Op::DeletePartition(_) => {
+            ChangeOp::DeleteRange(range) => self.delete_range(range, timestamp),
+            ChangeOp::DeletePartition(_) => {
                 self.builder.delete_partition(self.deletion(timestamp));
                 Ok(())
             }
@@ -102,53 +117,55 @@ impl Writer<'_> {
     }
 
     fn write(&mut self, write: RowWrite, validity: Validity, marker: Marker) -> Result<()> {
-        let (static_cells, cells) = self.cells(write.cells, validity)?;
-        let wrote_static = !static_cells.is_empty();
-        if wrote_static {
-            self.builder.add_static(Row { cells: static_cells, ..Row::default() });
-        }
-        let static_only =
-            wrote_static && write.clustering.is_empty() && !self.clustering.is_empty() && cells.is_empty();
+        let (of_statics, of_row) = self.columns(write.cells, validity)?;
+        let Columns { row: static_row, named: names_static } = of_statics;
+        let Columns { mut row, named: names_regular } = of_row;
+        self.builder.add_static(static_row);
+        let static_only = names_static && write.clustering.is_empty() && !self.clustering.is_empty() && !names_regular;
         if static_only {
             return Ok(());
         }
         let key = self.clustering.key(write.clustering)?;
-        let marker = (marker == Marker::Insert).then(|| validity.marker());
-        if marker.is_none() && cells.is_empty() {
-            return if wrote_static { Ok(()) } else { Err(InvalidDetail::new("the update names no column")) };
+        row.marker = (marker == Marker::Insert).then(|| validity.marker());
+        if row.marker.is_none() && !names_regular {
+            return if names_static { Ok(()) } else { Err(InvalidDetail::new("the update names no column")) };
         }
-        self.builder.add_row(key, Row { marker, cells, ..Row::default() });
+        self.builder.add_row(key, row);
         Ok(())
     }
 
-    /// Static and regular cells, each list ascending by column.
-    #[expect(clippy::type_complexity, reason = "two lists of cells, as rows hold them")]
-    fn cells(
-        &self,
-        writes: Vec<CellWrite>,
-        validity: Validity,
-    ) -> Result<(Vec<(ColumnId, Cell)>, Vec<(ColumnId, Cell)>)> {
-        let mut of_statics = Vec::new();
-        let mut of_row = Vec::with_capacity(writes.len());
-        for CellWrite { column: name, value } in writes {
+    /// What is written to static and to regular columns.
+    fn columns(&mut self, writes: Vec<CellWrite>, validity: Validity) -> Result<(Columns, Columns)> {
+        let (mut of_statics, mut of_row) = (Columns::default(), Columns::default());
+        of_row.row.cells.reserve(writes.len());
+        for CellWrite { column: name, op } in writes {
             let Some(column) = self.context.table.column(&name) else {
                 return Err(InvalidDetail::new("there is no such column").column(&name));
             };
-            let cells = match column.kind {
+            let columns = match column.kind {
                 ColumnKind::Static => &mut of_statics,
                 ColumnKind::Regular => &mut of_row,
                 ColumnKind::PartitionKey | ColumnKind::Clustering(_) => {
                     return Err(InvalidDetail::new("is part of the key, not a cell").column(&name));
                 }
             };
-            let value = value.unwrap_or_default();
-            let bytes = value::to_bytes(value, &column.ty).map_err(|invalid| invalid.column(&name))?;
-            cells.push((column.id, validity.cell(bytes)));
+            columns.named = true;
+            let op = op.unwrap_or_else(|| Op::Value(Value::default()));
+            if column.ty.is_complex() {
+                let mut write = ComplexWrite { ty: &column.ty, validity, paths: &mut self.paths };
+                let complex = write.written(op).map_err(|invalid| invalid.column(&name))?;
+                columns.row.complex.extend(complex.map(|complex| (column.id, complex)));
+            } else {
+                let bytes = simple(op, &column.ty).map_err(|invalid| invalid.column(&name))?;
+                columns.row.cells.push((column.id, validity.cell(bytes)));
+            }
         }
-        for cells in [&mut of_statics, &mut of_row] {
-            cells.sort_by_key(|(id, _)| *id);
-            if let Some(twice) = cells.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-                let name = self.context.table.column_by_id(twice[0].0).map_or("", |column| &column.name);
+        for Columns { row, .. } in [&mut of_statics, &mut of_row] {
+            row.cells.sort_by_key(|(id, _)| *id);
+            row.complex.sort_by_key(|(id, _)| *id);
+            let twice = written_twice(&row.cells).or_else(|| written_twice(&row.complex));
+            if let Some(id) = twice {
+                let name = self.context.table.column_by_id(id).map_or("", |column| &column.name);
                 return Err(InvalidDetail::new("is written twice by one change").column(name));
             }
         }
@@ -208,8 +225,27 @@ impl Writer<'_> {
     }
 }
 
+/// The new value of a column that is one cell.
+fn simple(op: Op, ty: &Type) -> Result<Option<Bytes>> {
+    match op {
+        Op::Value(value) => match value::to_bytes(value, ty)? {
+            Some(_) if *ty == Type::Counter => {
+                Err(InvalidDetail::new("a counter is added to, not set; adding is not offered yet"))
+            }
+            bytes => Ok(bytes),
+        },
+        _ => {
+            Err(InvalidDetail::new(format!("is of type {ty}, which has no elements of its own; it is set as a whole")))
+        }
+    }
+}
+
+fn written_twice<T>(columns: &[(ColumnId, T)]) -> Option<ColumnId> {
+    columns.windows(2).find(|pair| pair[0].0 == pair[1].0).map(|pair| pair[0].0)
+}
+
 impl Validity {
-    fn cell(self, value: Option<Bytes>) -> Cell {
+    pub fn cell(self, value: Option<Bytes>) -> Cell {
         let kind = match (value, self.expiry) {
             (None, _) => CellKind::Tombstone { ldt_s: self.now_s },
             (Some(value), Some((ttl_s, expiry_s))) => CellKind::Expiring { value, ttl_s, expiry_s },

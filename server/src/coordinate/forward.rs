@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use prost::Message;
 use tonic::Code;
 use trefoil::coordinator::{FailureReason, nearest_first};
@@ -9,6 +10,7 @@ use trefoil::model::{Instant, NodeId};
 use trefoil::ring::Replicas;
 use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
+use uuid::Uuid;
 
 use super::ops::Op;
 use super::request::Request;
@@ -60,7 +62,7 @@ fn is_for_another(answer: &Answer) -> bool {
 impl Lane {
     /// Hands a mutation on to the nearest live replica.
     ///
-    /// Its default timestamp is fixed here, so that doing it twice is the same as doing it once: if the replica is lost
+    /// Its default timestamp and its id are fixed here, so that doing it twice is the same as doing it once: if the replica is lost
     /// on the way, it is handed on to another.
     pub(super) fn forward(
         self: &Arc<Self>,
@@ -85,6 +87,9 @@ impl Lane {
             };
         };
         options.default_timestamp_us.get_or_insert_with(clock::wall_us);
+        if options.request_id.is_empty() {
+            options.request_id = Bytes::copy_from_slice(Uuid::new_v4().as_bytes());
+        }
         let mutate = v1::MutateRequest { options: Some(options), mutation: Some(mutation) };
         let forwarded = v1::ForwardedRequest {
             operation: Some(v1::PipeOperation {

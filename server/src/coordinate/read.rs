@@ -582,7 +582,7 @@ fn rows(projector: &Projector<'_>, results: &[trefoil::coordinator::ResultRow]) 
         let Some((_, values)) = &partition else { continue };
         rows.push(match (&result.clustering, &result.static_row) {
             (Some(key), static_row) => projector.row(values, key, &result.row, static_row.as_deref())?,
-            (None, Some(static_row)) => projector.static_row(values, static_row),
+            (None, Some(static_row)) => projector.static_row(values, static_row)?,
             (None, None) => continue,
         });
     }

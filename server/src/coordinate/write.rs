@@ -168,10 +168,12 @@ impl Lane {
             .map_err(|unavailable| failure::unavailable(level, unavailable))?;
         let mut turn =
             self.shared.naming.turn(Stamp(options.observed_stamp)).map_err(|no_stamp| failure::no_stamp(&no_stamp))?;
+        let own_id = request_id(self.shared.identity.node, turn.stamp);
         let context = mutation::WriteContext {
             table: &place.table,
             stamp: turn.stamp,
             default_timestamp: options.default_timestamp_us.map(Timestamp),
+            request_id: if options.request_id.is_empty() { &own_id } else { &options.request_id },
         };
         let mutation = mutation::mutation(&context, key, changes)
             .map_err(|invalid| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name)))?;
@@ -271,6 +273,14 @@ impl Lane {
         }
         true
     }
+}
+
+/// What tells a request that has no id from others: no node gives one stamp twice.
+fn request_id(node: NodeId, stamp: Stamp) -> [u8; 12] {
+    let mut id = [0; 12];
+    id[..4].copy_from_slice(&node.0.to_be_bytes());
+    id[4..].copy_from_slice(&stamp.0.to_be_bytes());
+    id
 }
 
 /// Milliseconds until `deadline`, at least 1.

@@ -145,7 +145,7 @@ impl Partition {
         if !row.is_visible_at(now_s) {
             return Ok(None);
         }
-        Ok(Some(projector.static_row(&projector.partition(&self.header.key)?, &row)))
+        projector.static_row(&projector.partition(&self.header.key)?, &row).map(Some)
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod collection;
 mod mutation;
 mod peer;
 mod read;

@@ -15,7 +15,7 @@ const STAMP: Stamp = Stamp(1_700_000_000_000_123);
 const NOW_S: i64 = 1_700_000_000;
 
 fn cell(column: &str, value: Value) -> CellWrite {
-    CellWrite { column: column.to_owned(), value: Some(value) }
+    CellWrite::set(column, value)
 }
 
 fn write(cells: Vec<CellWrite>) -> RowWrite {
@@ -27,7 +27,7 @@ fn change(op: Op) -> Change {
 }
 
 fn convert_in(table: &Table, changes: Vec<Change>) -> Result<Mutation> {
-    let context = WriteContext { table, stamp: STAMP, default_timestamp: None };
+    let context = WriteContext { table, stamp: STAMP, default_timestamp: None, request_id: b"" };
     mutation(&context, key::partition_key(partition(), table)?, changes)
 }
 

@@ -185,7 +185,8 @@ fn raw_rows_and_rows_of_statics_alone() {
     let partition = projector.partition(&partition_key(partition(), &table).unwrap()).unwrap();
     assert_eq!(partition, [value::raw("a".into()), value::raw(vec![0, 0, 0, 1].into())]);
     let cell = Cell { timestamp: Timestamp(3), kind: CellKind::Live("st".into()) };
-    let row = projector.static_row(&partition, &Row { cells: vec![(ColumnId(5), cell)], ..Row::default() });
+    let statics = Row { cells: vec![(ColumnId(5), cell)], ..Row::default() };
+    let row = projector.static_row(&partition, &statics).unwrap();
     assert!(row.static_only && row.clustering.is_empty() && projector.columns().is_empty());
     assert_eq!(row.cells.len(), 3);
     assert_eq!(row.cells[0].value, Some(value::raw("st".into())));

@@ -35,7 +35,7 @@ impl Asking {
     pub fn write(&self, id: u64, name: &str, row: i64, timeout: Duration) {
         let table = self.table(name);
         let stamp = Stamp(clock::wall_us());
-        let context = mutation::WriteContext { table, stamp, default_timestamp: None };
+        let context = mutation::WriteContext { table, stamp, default_timestamp: None, request_id: b"" };
         let mutation =
             mutation::mutation(&context, key_of(table, row), site::mutation("all", row, "v").changes).unwrap();
         let kind = RecordKind::Nameless { composer: NodeId(2), known_through: Stamp(0) };

@@ -167,7 +167,7 @@ impl Site {
         let key = convert::key::partition_key(key(row), table).unwrap();
         let stamp = Stamp(1);
         let default_timestamp = Some(Timestamp(timestamp));
-        let context = convert::mutation::WriteContext { table, stamp, default_timestamp };
+        let context = convert::mutation::WriteContext { table, stamp, default_timestamp, request_id: b"" };
         let mutation = convert::mutation::mutation(&context, key.clone(), mutation("all", row, value).changes).unwrap();
         let kind = RecordKind::Nameless { composer: NodeId(2), known_through: Stamp(0) };
         let record = Record::encode(kind, table.keyspace, stamp, &mutation).bytes;
@@ -343,7 +343,7 @@ pub fn key(id: i64) -> Vec<v1::Value> {
 /// `value` into row `id`.
 pub fn mutation(keyspace: &str, id: i64, value: &str) -> v1::Mutation {
     let value = v1::Value { kind: Some(v1::value::Kind::Text(value.into())) };
-    let cells = vec![v1::CellWrite { column: "value".into(), value: Some(value) }];
+    let cells = vec![v1::CellWrite::set("value", value)];
     let row = v1::RowWrite { clustering: Vec::new(), cells };
     let change = v1::Change { op: Some(v1::change::Op::Insert(row)), ..v1::Change::default() };
     v1::Mutation { table: table(keyspace, "t"), partition: key(id), changes: vec![change] }
