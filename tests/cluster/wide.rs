@@ -58,10 +58,7 @@ fn insert(c: i32) -> Op {
         (state >> 56) as u8
     });
     let value = value(Kind::Blob(noise.collect()));
-    Op::Insert(RowWrite {
-        clustering: vec![integer(c)],
-        cells: vec![CellWrite { column: "v".to_owned(), value: Some(value) }],
-    })
+    Op::Insert(RowWrite { clustering: vec![integer(c)], cells: vec![CellWrite::set("v", value)] })
 }
 
 fn between(from: i32, to: i32) -> ClusteringRange {

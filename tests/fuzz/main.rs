@@ -144,7 +144,7 @@ fn requests(target: &str) -> Vec<Vec<u8>> {
     let number = |number| v1::Value { kind: Some(value::Kind::Integer(number)) };
     let row = v1::RowWrite {
         clustering: vec![number(7), text("x")],
-        cells: vec![v1::CellWrite { column: "name".into(), value: Some(text("Newark")) }],
+        cells: vec![v1::CellWrite::set("name", text("Newark"))],
     };
     let change = v1::Change { timestamp_us: Some(1), ttl_s: Some(5), op: Some(v1::change::Op::Insert(row)) };
     let slice = v1::Slice { partition: vec![text("EWR")], ranges: vec![v1::ClusteringRange::default()] };

@@ -395,7 +395,8 @@ pub fn write_request(data: &[u8]) {
     for table in &*TABLES {
         let key = convert::key::partition_key(mutation.partition.clone(), table);
         let key = key.unwrap_or_else(|_| PartitionKey::from_bytes(Bytes::from_static(b"p")));
-        let context = convert::mutation::WriteContext { table, stamp: Stamp(1 << 40), default_timestamp: None };
+        let context =
+            convert::mutation::WriteContext { table, stamp: Stamp(1 << 40), default_timestamp: None, request_id: b"r" };
         if let Ok(made) = convert::mutation::mutation(&context, key, mutation.changes.clone()) {
             let mut encoded = Vec::new();
             trefoil::codec::mutation::encode_mutation(&made, &mut encoded);
