@@ -76,10 +76,23 @@ pub enum Content {
 pub enum Part {
     /// `None`: a static cell.
     Cell(Option<Place>, u32, i64, Content),
+    /// An element of a column that has many, at a path of one byte.
+    Element(Option<Place>, u32, u8, i64, Content),
+    DeleteColumn(Option<Place>, u32, Death),
+    Count(Place, u32, i64, Shard),
     Marker(Place, i64, Option<Lifetime>),
     DeleteRow(Place, Death),
     DeleteRange(Range, Death),
     DeletePartition(Death),
+}
+
+/// What one run of one node has added to a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shard {
+    pub node: u32,
+    pub incarnation: u64,
+    pub clock: u64,
+    pub value: i64,
 }
 
 /// A write to one partition.
@@ -98,6 +111,8 @@ pub enum Seen {
     /// It was there until its expiry.
     Expired(i64, Lifetime),
     Null(i64, i64),
+    /// The greatest timestamp and the latest shard of each run.
+    Count(i64, Vec<Shard>),
 }
 
 /// What there is of a row.
@@ -106,6 +121,9 @@ pub struct RowSeen {
     pub marker: Option<Seen>,
     pub deletion: Option<Death>,
     pub cells: BTreeMap<u32, Seen>,
+    /// Of columns that have many: their own deletions, and each element.
+    pub column_deaths: BTreeMap<u32, Death>,
+    pub elements: BTreeMap<(u32, u8), Seen>,
 }
 
 impl Place {
@@ -158,13 +176,14 @@ impl Range {
 
 impl Seen {
     pub fn is_value(&self) -> bool {
-        matches!(self, Seen::Value(..))
+        matches!(self, Seen::Value(..) | Seen::Count(..))
     }
 }
 
 impl RowSeen {
     pub fn is_visible(&self) -> bool {
-        self.marker.as_ref().is_some_and(Seen::is_value) || self.cells.values().any(Seen::is_value)
+        let mut all = self.marker.iter().chain(self.cells.values()).chain(self.elements.values());
+        all.any(Seen::is_value)
     }
 
     pub fn is_nothing(&self) -> bool {
@@ -213,27 +232,61 @@ impl Partition {
         deaths.max().filter(|death| !covers(self.death_over(place), death.timestamp))
     }
 
-    /// The winner of all versions of a cell that nothing covers.
-    fn cell(&self, at: Option<Place>, column: u32, now_s: i64) -> Option<Seen> {
-        let cover = match at {
+    /// The strongest deletion of a row and of everything around it; of the partition, for what is static.
+    fn cover(&self, at: Option<Place>) -> Option<Death> {
+        match at {
             Some(place) => self.death_over(place).max(self.row_death(place)),
             None => self.death(),
-        };
+        }
+    }
+
+    /// The winner of all versions of a cell that nothing covers; of a counter its shards, unless it was ever deleted.
+    fn cell(&self, at: Option<Place>, column: u32, now_s: i64) -> Option<Seen> {
         let versions = self.0.iter().filter_map(|part| match part {
             Part::Cell(of, id, timestamp, content) if *of == at && *id == column => Some((*timestamp, content)),
             _ => None,
         });
-        let (timestamp, content) = versions
-            .filter(|(timestamp, _)| !covers(cover, *timestamp))
-            .max_by(|a, b| rank(a.0, a.1).cmp(&rank(b.0, b.1)))?;
-        Some(match content {
-            Content::Null { ldt_s } => Seen::Null(timestamp, *ldt_s),
-            Content::Value(value, lifetime) => seen(timestamp, value, *lifetime, now_s),
-        })
+        let cover = self.cover(at);
+        winner(versions, cover, now_s).or_else(|| if cover.is_none() { self.count(at?, column) } else { None })
+    }
+
+    fn count(&self, place: Place, column: u32) -> Option<Seen> {
+        let counts = self.0.iter().filter_map(|part| match part {
+            Part::Count(of, id, timestamp, shard) if *of == place && *id == column => Some((*timestamp, *shard)),
+            _ => None,
+        });
+        let timestamp = counts.clone().map(|(timestamp, _)| timestamp).max()?;
+        let mut latest: BTreeMap<(u32, u64), Shard> = BTreeMap::new();
+        for (_, shard) in counts {
+            let held = latest.entry((shard.node, shard.incarnation)).or_insert(shard);
+            if (held.clock, held.value) < (shard.clock, shard.value) {
+                *held = shard;
+            }
+        }
+        Some(Seen::Count(timestamp, latest.into_values().collect()))
+    }
+
+    /// The strongest deletion of a column that has many elements, by itself.
+    fn own_column_death(&self, at: Option<Place>, column: u32) -> Option<Death> {
+        let deaths = self.0.iter().filter_map(|part| match part {
+            Part::DeleteColumn(of, id, death) if *of == at && *id == column => Some(*death),
+            _ => None,
+        });
+        deaths.max()
+    }
+
+    fn element(&self, at: Option<Place>, column: u32, path: u8, now_s: i64) -> Option<Seen> {
+        let versions = self.0.iter().filter_map(|part| match part {
+            Part::Element(of, id, element, timestamp, content) if *of == at && *id == column && *element == path => {
+                Some((*timestamp, content))
+            }
+            _ => None,
+        });
+        winner(versions, self.cover(at).max(self.own_column_death(at, column)), now_s)
     }
 
     fn marker(&self, place: Place, now_s: i64) -> Option<Seen> {
-        let cover = self.death_over(place).max(self.row_death(place));
+        let cover = self.cover(Some(place));
         let versions = self.0.iter().filter_map(|part| match part {
             Part::Marker(of, timestamp, lifetime) if *of == place => Some((*timestamp, *lifetime)),
             _ => None,
@@ -245,21 +298,49 @@ impl Partition {
         Some(seen(timestamp, &Value::default(), lifetime, now_s))
     }
 
-    pub fn row(&self, place: Place, columns: &[u32], now_s: i64) -> RowSeen {
-        RowSeen {
-            marker: self.marker(place, now_s),
-            deletion: self.row_death(place),
-            cells: self.cells(Some(place), columns, now_s),
-        }
+    pub fn row(&self, place: Place, columns: &Columns, now_s: i64) -> RowSeen {
+        let (marker, deletion) = (self.marker(place, now_s), self.row_death(place));
+        RowSeen { marker, deletion, ..self.columns(Some(place), columns, now_s) }
     }
 
-    pub fn static_row(&self, columns: &[u32], now_s: i64) -> RowSeen {
-        RowSeen { cells: self.cells(None, columns, now_s), ..RowSeen::default() }
+    pub fn static_row(&self, columns: &Columns, now_s: i64) -> RowSeen {
+        self.columns(None, columns, now_s)
     }
 
-    fn cells(&self, at: Option<Place>, columns: &[u32], now_s: i64) -> BTreeMap<u32, Seen> {
-        columns.iter().filter_map(|column| Some((*column, self.cell(at, *column, now_s)?))).collect()
+    fn columns(&self, at: Option<Place>, Columns { simple, complex }: &Columns, now_s: i64) -> RowSeen {
+        let cells = simple.iter().filter_map(|column| Some((*column, self.cell(at, *column, now_s)?)));
+        let cover = self.cover(at);
+        let column_deaths = complex.iter().filter_map(|column| {
+            let death = self.own_column_death(at, *column)?;
+            (!covers(cover, death.timestamp)).then_some((*column, death))
+        });
+        let paths = complex.iter().flat_map(|column| (0..PATHS).map(move |path| (*column, path)));
+        let elements =
+            paths.filter_map(|(column, path)| Some(((column, path), self.element(at, column, path, now_s)?)));
+        let (cells, column_deaths, elements) = (cells.collect(), column_deaths.collect(), elements.collect());
+        RowSeen { cells, column_deaths, elements, ..RowSeen::default() }
     }
+}
+
+/// The columns of a row, or the static ones.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns {
+    pub simple: &'static [u32],
+    /// Those that have many elements.
+    pub complex: &'static [u32],
+}
+
+/// Elements of a column that are written.
+pub const PATHS: u8 = 3;
+
+fn winner<'a>(versions: impl Iterator<Item = (i64, &'a Content)>, cover: Option<Death>, now_s: i64) -> Option<Seen> {
+    let (timestamp, content) = versions
+        .filter(|(timestamp, _)| !covers(cover, *timestamp))
+        .max_by(|a, b| rank(a.0, a.1).cmp(&rank(b.0, b.1)))?;
+    Some(match content {
+        Content::Null { ldt_s } => Seen::Null(timestamp, *ldt_s),
+        Content::Value(value, lifetime) => seen(timestamp, value, *lifetime, now_s),
+    })
 }
 
 /// Equal timestamps: the deletion wins.

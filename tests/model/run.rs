@@ -17,7 +17,9 @@ use trefoil::{Class, Error, Result};
 use uuid::Uuid;
 
 use super::naive::{Partition, Place, WORDS, Write};
-use super::steps::{COLUMNS, Ending, LATENESS_S, Mode, PARTITIONS, STATIC_COLUMNS, Step, Width};
+use super::steps::{
+    COLUMNS, COUNTER, COUNTING_TABLE, Ending, LATENESS_S, Mode, PARTITIONS, SIMPLE, STATIC_COLUMNS, Step, Width,
+};
 use super::{read, select, words};
 
 const DIRECTORY: &str = "/node";
@@ -249,19 +251,27 @@ impl Run {
     }
 
     fn specs(&self) -> [TableSpec; 2] {
-        let columns: Vec<_> =
-            COLUMNS.iter().chain(&STATIC_COLUMNS).map(|column| (ColumnId(*column), Type::Blob)).collect();
-        let durability = Durability::Commit;
-        self.tables.map(|id| TableSpec {
-            id,
+        [0, 1].map(|table| TableSpec {
+            id: self.tables[table],
             keyspace: KEYSPACE,
-            durability,
+            durability: Durability::Commit,
             lateness_s: LATENESS_S as u32,
             compaction: CompactionOptions::default(),
             live: None,
-            columns: columns.clone(),
+            columns: self.columns(table),
             label: Default::default(),
         })
+    }
+
+    fn columns(&self, table: usize) -> Vec<(ColumnId, Type)> {
+        if table == COUNTING_TABLE && self.width.counts {
+            return vec![(ColumnId(COUNTER), Type::Counter)];
+        }
+        let [element, value] = [Type::Blob, Type::Blob].map(Arc::new);
+        let map = Type::Map { key: element, value, frozen: false };
+        let simple = SIMPLE.iter().chain(STATIC_COLUMNS.simple).map(|column| (ColumnId(*column), Type::Blob));
+        let complex = COLUMNS.complex.iter().chain(STATIC_COLUMNS.complex);
+        simple.chain(complex.map(|column| (ColumnId(*column), map.clone()))).collect()
     }
 
     fn open(&self) -> Result<Store> {

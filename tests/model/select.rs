@@ -93,6 +93,8 @@ fn visible(row: RowSeen) -> RowSeen {
         marker: row.marker.filter(Seen::is_value),
         deletion: None,
         cells: row.cells.into_iter().filter(|(_, cell)| cell.is_value()).collect(),
+        column_deaths: Default::default(),
+        elements: row.elements.into_iter().filter(|(_, cell)| cell.is_value()).collect(),
     }
 }
 

@@ -1,13 +1,21 @@
 //! What happens in a history: drawn from a seed before anything is run, each step complete in itself, so that a history
 //! from which steps were taken out is a history too.
 
-use super::naive::{Content, Death, Edge, Lifetime, Part, Place, Range, Side, Value, WORDS, Write};
+use super::naive::{
+    Columns, Content, Death, Edge, Lifetime, PATHS, Part, Place, Range, Shard, Side, Value, WORDS, Write,
+};
 use super::random::Random;
 
 /// Partitions that are written; one more is only read.
 pub const PARTITIONS: u8 = 4;
-pub const COLUMNS: [u32; 3] = [1, 2, 3];
-pub const STATIC_COLUMNS: [u32; 2] = [8, 9];
+/// Regular columns with one value.
+pub const SIMPLE: [u32; 3] = [1, 2, 3];
+/// The one column of the second table where that is one of counters.
+pub const COUNTER: u32 = 20;
+pub const COUNTING_TABLE: usize = 1;
+/// What is looked for in a row of any table.
+pub const COLUMNS: Columns = Columns { simple: &[1, 2, 3, COUNTER], complex: &[4] };
+pub const STATIC_COLUMNS: Columns = Columns { simple: &[8, 9], complex: &[10] };
 /// How far behind its stamp a timestamp may be.
 pub const LATENESS_S: i64 = 3_600;
 
@@ -119,14 +127,28 @@ pub struct Width {
     operations: u64,
     /// One value in so many is as long as a file's block is wide, or a good part of it.
     long_values_one_in: u64,
+    /// Whether the second table is one of counters.
+    pub counts: bool,
 }
 
 /// Few rows, met again and again.
-const NARROW: Width =
-    Width { numbers: 4, memtables_bytes: 12 << 10, segment_bytes: 16 << 10, operations: 4, long_values_one_in: 40 };
+const NARROW: Width = Width {
+    numbers: 4,
+    memtables_bytes: 12 << 10,
+    segment_bytes: 16 << 10,
+    operations: 4,
+    long_values_one_in: 40,
+    counts: false,
+};
 /// Partitions over several blocks, and memtables that sort their rows otherwise.
-const WIDE: Width =
-    Width { numbers: 16, memtables_bytes: 400 << 10, segment_bytes: 256 << 10, operations: 16, long_values_one_in: 4 };
+const WIDE: Width = Width {
+    numbers: 16,
+    memtables_bytes: 400 << 10,
+    segment_bytes: 256 << 10,
+    operations: 16,
+    long_values_one_in: 4,
+    counts: false,
+};
 
 /// One history.
 #[derive(Debug, Clone)]
@@ -145,6 +167,7 @@ pub fn history(seed: u64) -> History {
     let mut random = Random::new(seed);
     let is_wide = random.one_in(WIDE_ONE_IN);
     let (width, (least, most)) = if is_wide { (WIDE, WIDE_STEPS) } else { (NARROW, STEPS) };
+    let width = Width { counts: random.one_in(3), ..width };
     let steps = random.between(least, most);
     let mut source = Source {
         width,
@@ -256,6 +279,10 @@ impl Source {
         let one = |source: &mut Source| {
             source.now_us += 1;
             let table = source.table();
+            if table == COUNTING_TABLE && source.width.counts {
+                let partition = source.random.below(PARTITIONS.into()) as u8;
+                return (table, Write { partition, stamp: source.now_us, parts: vec![source.counting()] });
+            }
             if source.random.one_in(6)
                 && let Some((partition, parts)) = source.rival()
             {
@@ -270,9 +297,30 @@ impl Source {
         Step::Write((0..writes).map(|_| one(self)).collect(), mode)
     }
 
+    /// What may be done to a table of counters.
+    fn counting(&mut self) -> Part {
+        let (place, timestamp) = (self.place(), self.timestamp());
+        let death = Death { timestamp, ldt_s: self.now_s() };
+        match self.random.below(20) {
+            0 => Part::Cell(Some(place), COUNTER, timestamp, Content::Null { ldt_s: death.ldt_s }),
+            1 => Part::DeleteRow(place, death),
+            2 if self.random.one_in(3) => Part::DeleteRange(self.range(), death),
+            3 if self.random.one_in(6) => Part::DeletePartition(death),
+            _ => {
+                let shard = Shard {
+                    node: 1 + self.random.below(3) as u32,
+                    incarnation: 1 + self.random.below(2),
+                    clock: 1 + self.random.below(12),
+                    value: self.random.between(-5, 1_000),
+                };
+                Part::Count(place, COUNTER, timestamp, shard)
+            }
+        }
+    }
+
     /// Rows in one partition, one write each: enough that a memtable keeps them otherwise, and a file in several blocks.
     fn fill(&mut self) -> Step {
-        let (table, partition) = (self.table(), self.random.below(PARTITIONS.into()) as u8);
+        let (table, partition) = (0, self.random.below(PARTITIONS.into()) as u8);
         let mut writes = Vec::new();
         for _ in 0..60 {
             self.now_us += 1;
@@ -301,8 +349,14 @@ impl Source {
         let (now_s, now_us) = (self.now_s(), self.now_us);
         let later = |death: Death| Death { ldt_s: now_s, ..death };
         let timestamp_of = |part: &Part| match part {
-            Part::Cell(_, _, timestamp, _) | Part::Marker(_, timestamp, _) => *timestamp,
-            Part::DeleteRow(_, death) | Part::DeleteRange(_, death) | Part::DeletePartition(death) => death.timestamp,
+            Part::Cell(_, _, timestamp, _)
+            | Part::Element(_, _, _, timestamp, _)
+            | Part::Count(_, _, timestamp, _)
+            | Part::Marker(_, timestamp, _) => *timestamp,
+            Part::DeleteColumn(_, _, death)
+            | Part::DeleteRow(_, death)
+            | Part::DeleteRange(_, death)
+            | Part::DeletePartition(death) => death.timestamp,
         };
         if timestamp_of(&part) < now_us - LATENESS_S * SECOND_US {
             return None;
@@ -312,6 +366,12 @@ impl Source {
                 let lifetime = self.rival_lifetime(lifetime);
                 Part::Cell(at, column, timestamp, self.content(lifetime))
             }
+            Part::Element(at, column, path, timestamp, _) => {
+                let lifetime = self.lifetime();
+                Part::Element(at, column, path, timestamp, self.content(lifetime))
+            }
+            Part::DeleteColumn(at, column, death) => Part::DeleteColumn(at, column, later(death)),
+            Part::Count(..) => return None,
             Part::Cell(at, column, timestamp, _) => {
                 let lifetime = self.lifetime();
                 Part::Cell(at, column, timestamp, self.content(lifetime))
@@ -344,7 +404,10 @@ impl Source {
             30..64 => self.cells(timestamp, true),
             64..74 => {
                 let (columns, lifetime) = (STATIC_COLUMNS, self.lifetime());
-                let column = *self.random.pick(&columns);
+                if self.random.one_in(3) {
+                    return self.complex(None, columns.complex[0], timestamp, lifetime);
+                }
+                let column = *self.random.pick(columns.simple);
                 vec![Part::Cell(None, column, timestamp, self.content(lifetime))]
             }
             74..85 => vec![Part::DeleteRow(self.place(), death)],
@@ -357,13 +420,33 @@ impl Source {
     fn cells(&mut self, timestamp: i64, inserts: bool) -> Vec<Part> {
         let (place, lifetime) = (self.place(), self.lifetime());
         let mut parts = Vec::new();
-        for column in COLUMNS {
+        if self.random.one_in(4) {
+            parts.extend(self.complex(Some(place), COLUMNS.complex[0], timestamp, lifetime));
+        }
+        for column in SIMPLE {
             if self.random.one_in(2) {
                 parts.push(Part::Cell(Some(place), column, timestamp, self.content(lifetime)));
             }
         }
         if inserts {
             parts.push(Part::Marker(place, timestamp, lifetime));
+        }
+        parts
+    }
+
+    /// Elements of a column that are written one by one, or all at once: then what was there before goes.
+    fn complex(&mut self, at: Option<Place>, column: u32, timestamp: i64, lifetime: Option<Lifetime>) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let ldt_s = self.now_s();
+        match self.random.below(6) {
+            0 => parts.push(Part::DeleteColumn(at, column, Death { timestamp, ldt_s })),
+            1 | 2 => parts.push(Part::DeleteColumn(at, column, Death { timestamp: timestamp - 1, ldt_s })),
+            _ => {}
+        }
+        for path in 0..PATHS {
+            if self.random.one_in(2) {
+                parts.push(Part::Element(at, column, path, timestamp, self.content(lifetime)));
+            }
         }
         parts
     }

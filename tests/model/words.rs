@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use trefoil::model::{
-    Bound, Cell, CellKind, ClusteringKey, ColumnId, Deletion, Liveness, LivenessKind, Mutation, MutationBuilder, Order,
-    PartitionKey, Row, Slice, TableId, Timestamp, Type,
+    self, Bound, Cell, CellKind, ClusteringKey, ColumnId, Complex, Counter, Deletion, Liveness, LivenessKind, Mutation,
+    MutationBuilder, NodeId, Order, PartitionKey, Row, Slice, TableId, Timestamp, Type,
 };
 
-use super::naive::{Content, Death, Edge, Lifetime, Part, Place, Range, RowSeen, Seen, Side, Value, WORDS, Write};
+use super::naive::{
+    Content, Death, Edge, Lifetime, Part, Place, Range, RowSeen, Seen, Shard, Side, Value, WORDS, Write,
+};
 
 const CLUSTERING: [(Type, Order); 2] = [(Type::Int, Order::Ascending), (Type::Text, Order::Descending)];
 
@@ -56,6 +58,18 @@ pub fn mutation(table: TableId, write: &Write) -> Mutation {
                     None => builder.add_static(row),
                 }
             }
+            Part::Element(at, column, path, timestamp, content) => {
+                let cell = Cell { timestamp: Timestamp(timestamp), kind: cell_kind(content) };
+                add_complex(&mut builder, at, column, Complex::of(None, [(Bytes::copy_from_slice(&[path]), cell)]));
+            }
+            Part::DeleteColumn(at, column, death) => {
+                add_complex(&mut builder, at, column, Some(Complex::deleted(deletion(death))));
+            }
+            Part::Count(place, column, timestamp, Shard { node, incarnation, clock, value }) => {
+                let shard = model::counter::Shard { node: NodeId(node), incarnation, clock, value };
+                let cell = Cell { timestamp: Timestamp(timestamp), kind: CellKind::Counter(Counter::new(shard)) };
+                builder.add_row(row_key(place), Row { cells: vec![(ColumnId(column), cell)], ..Row::default() });
+            }
             Part::Marker(place, timestamp, lifetime) => {
                 let kind = match lifetime {
                     Some(Lifetime { ttl_s, expiry_s }) => LivenessKind::Expiring { ttl_s, expiry_s },
@@ -74,6 +88,15 @@ pub fn mutation(table: TableId, write: &Write) -> Mutation {
         }
     }
     builder.finish()
+}
+
+fn add_complex(builder: &mut MutationBuilder, at: Option<Place>, column: u32, complex: Option<Complex>) {
+    let complex = complex.into_iter().map(|complex| (ColumnId(column), complex)).collect();
+    let row = Row { complex, ..Row::default() };
+    match at {
+        Some(place) => builder.add_row(row_key(place), row),
+        None => builder.add_static(row),
+    }
 }
 
 fn cell_kind(content: Content) -> CellKind {
@@ -97,10 +120,16 @@ pub fn death(deletion: Deletion) -> Death {
 /// A row as the model would see it at `now_s`.
 pub fn row_seen(row: &Row, now_s: i64) -> RowSeen {
     let cells = row.cells.iter().map(|(column, cell)| (column.0, cell_seen(cell, now_s)));
+    let column_deaths = row.complex.iter().filter_map(|(column, complex)| Some((column.0, death(complex.deletion?))));
+    let elements = row.complex.iter().flat_map(|(column, complex)| {
+        complex.cells.iter().map(|(path, cell)| ((column.0, path[0]), cell_seen(cell, now_s)))
+    });
     RowSeen {
         marker: row.marker.map(|marker| cell_seen(&as_cell(marker), now_s)),
         deletion: row.deletion.map(death),
         cells: cells.collect::<BTreeMap<_, _>>(),
+        column_deaths: column_deaths.collect(),
+        elements: elements.collect(),
     }
 }
 
@@ -124,6 +153,14 @@ fn cell_seen(cell: &Cell, now_s: i64) -> Seen {
         CellKind::Expiring { ttl_s, expiry_s, .. } | CellKind::Expired { ttl_s, expiry_s } => {
             Seen::Expired(timestamp, Lifetime { ttl_s: *ttl_s, expiry_s: *expiry_s })
         }
-        CellKind::Counter(_) => unreachable!("no counters are written"),
+        CellKind::Counter(counter) => {
+            let shard = |shard: &model::counter::Shard| Shard {
+                node: shard.node.0,
+                incarnation: shard.incarnation,
+                clock: shard.clock,
+                value: shard.value,
+            };
+            Seen::Count(timestamp, counter.shards().iter().map(shard).collect())
+        }
     }
 }
