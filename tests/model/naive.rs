@@ -191,6 +191,37 @@ impl RowSeen {
     }
 }
 
+/// Whether what is `found` is all that was `expected`, but for what may be gone because it is older than `forgotten`: what
+/// says that something is deleted or has expired. Nothing else may be found in its place.
+pub fn agrees(found: &RowSeen, expected: &RowSeen, forgotten: Option<i64>) -> bool {
+    let one = |found: Option<&Seen>, expected: Option<&Seen>| {
+        let is_evidence = |seen: &Seen| match seen {
+            Seen::Null(timestamp, _) | Seen::Expired(timestamp, _) => {
+                forgotten.is_some_and(|before| *timestamp < before)
+            }
+            Seen::Value(..) | Seen::Count(..) => false,
+        };
+        found == expected || (found.is_none() && expected.is_some_and(is_evidence))
+    };
+    let columns = found.cells.keys().chain(expected.cells.keys());
+    let elements = found.elements.keys().chain(expected.elements.keys());
+    let complex = found.column_deaths.keys().chain(expected.column_deaths.keys());
+    one(found.marker.as_ref(), expected.marker.as_ref())
+        && death_agrees(found.deletion, expected.deletion, forgotten)
+        && columns.into_iter().all(|column| one(found.cells.get(column), expected.cells.get(column)))
+        && elements.into_iter().all(|element| one(found.elements.get(element), expected.elements.get(element)))
+        && complex.into_iter().all(|column| {
+            let (found, expected) = (found.column_deaths.get(column), expected.column_deaths.get(column));
+            death_agrees(found.copied(), expected.copied(), forgotten)
+        })
+}
+
+/// As [`agrees`], of a deletion.
+pub fn death_agrees(found: Option<Death>, expected: Option<Death>, forgotten: Option<i64>) -> bool {
+    let is_old = |death: Death| forgotten.is_some_and(|before| death.timestamp < before);
+    found == expected || (found.is_none() && expected.is_some_and(is_old))
+}
+
 /// Everything that was said of one partition.
 #[derive(Debug, Clone, Default)]
 pub struct Partition(Vec<Part>);

@@ -17,7 +17,7 @@ use trefoil::sstable::{BlockCache, Sstable, file_name};
 use trefoil::store::Access;
 use trefoil::vfs::memory::MemoryVfs;
 
-use super::naive::{Death, Partition, Place, Range, RowSeen};
+use super::naive::{Death, Partition, Place, Range, RowSeen, agrees, death_agrees};
 use super::run::Run;
 use super::steps::{COLUMNS, PARTITIONS, Read, STATIC_COLUMNS, Target};
 use super::words;
@@ -50,7 +50,8 @@ pub fn check(run: &Run, read: &Read) {
     for number in targeted {
         let partition = run.partition(run.tables[read.table], number);
         let found = found.iter().find(|(found, _)| *found == number);
-        if check_partition(run, &partition, read, &slices, number, found) {
+        let told = Told { partition: &partition, forgotten: run.forgotten_before(run.tables[read.table]) };
+        if check_partition(run, &told, read, &slices, number, found) {
             expected_order.push(number);
         }
     }
@@ -100,15 +101,22 @@ pub fn check_snapshot(
             let nothing = Partition::default();
             let partition = held.get(&(table.id, number)).unwrap_or(&nothing);
             let found = answer.partitions.iter().find(|(found, _)| *found == number);
-            check_partition(run, partition, &read, &[Range::ALL], number, found);
+            let told = Told { partition, forgotten: run.forgotten_before(table.id) };
+            check_partition(run, &told, &read, &[Range::ALL], number, found);
         }
     }
+}
+
+/// What was said of a partition, and before when deletions may be forgotten.
+struct Told<'a> {
+    partition: &'a Partition,
+    forgotten: Option<i64>,
 }
 
 /// Whether there is anything to say of the partition within the slices.
 fn check_partition(
     run: &Run,
-    partition: &Partition,
+    Told { partition, forgotten }: &Told<'_>,
     read: &Read,
     slices: &[Range],
     number: u8,
@@ -117,8 +125,15 @@ fn check_partition(
     let nothing = Found::default();
     let found = found.map_or(&nothing, |(_, found)| found);
     let about = || format!("partition {number} in {read:?}");
-    assert_eq!(found.death, partition.death(), "the deletion of {}", about());
-    assert_eq!(found.static_row, partition.static_row(&STATIC_COLUMNS, read.now_s), "the static row of {}", about());
+    let is_same = |found: &RowSeen, expected: &RowSeen, what: &dyn Fn() -> String| {
+        assert!(agrees(found, expected, *forgotten), "{}\n found: {found:?}\n right: {expected:?}", what());
+    };
+    let is_same_death = |found: Option<Death>, expected: Option<Death>, what: &dyn Fn() -> String| {
+        assert!(death_agrees(found, expected, *forgotten), "{}\n found: {found:?}\n right: {expected:?}", what());
+    };
+    is_same_death(found.death, partition.death(), &|| format!("the deletion of {}", about()));
+    let statics = partition.static_row(&STATIC_COLUMNS, read.now_s);
+    is_same(&found.static_row, &statics, &|| format!("the static row of {}", about()));
     let mut says_something = found.death.is_some() || !found.static_row.is_nothing();
     let mut rows: BTreeMap<_, _> = found.rows.iter().map(|(place, row)| (place.order(), row)).collect();
     assert_eq!(rows.len(), found.rows.len(), "a row comes twice in {}", about());
@@ -130,8 +145,8 @@ fn check_partition(
             true => (partition.row(place, &COLUMNS, read.now_s), partition.range_death(place)),
             false => Default::default(),
         };
-        assert_eq!(row, expected, "{place:?} of {}", about());
-        assert_eq!(death, expected_death, "the range deletion over {place:?} of {}", about());
+        is_same(&row, &expected, &|| format!("{place:?} of {}", about()));
+        is_same_death(death, expected_death, &|| format!("the range deletion over {place:?} of {}", about()));
         says_something |= !row.is_nothing() || death.is_some();
     }
     assert!(rows.is_empty(), "rows that nobody wrote in {}: {rows:?}", about());

@@ -1,14 +1,15 @@
 //! A history carried out: on the store, over files that forget and fill up, and on the model beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trefoil::codec::{Record, RecordKind};
 use trefoil::compaction::Unpaced;
 use trefoil::model::{
-    ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, MutationName, NodeId, Stamp, TableId, Type,
-    VnodeBits,
+    ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, MutationName, NodeId, Scaling, Stamp, TableId, Type,
+    Vnode, VnodeBits,
 };
 use trefoil::store::{SnapshotScope, Stopped, Store, StoreOptions, TableSpec};
 use trefoil::vfs::faulty::FaultyVfs;
@@ -17,14 +18,13 @@ use trefoil::{Class, Error, Result};
 use uuid::Uuid;
 
 use super::naive::{Partition, Place, WORDS, Write};
-use super::steps::{
-    COLUMNS, COUNTER, COUNTING_TABLE, Ending, LATENESS_S, Mode, PARTITIONS, SIMPLE, STATIC_COLUMNS, Step, Width,
-};
+use super::steps::{COLUMNS, COUNTER, COUNTING_TABLE, Ending, Mode, PARTITIONS, SIMPLE, STATIC_COLUMNS, Step, Width};
 use super::{read, select, words};
 
 const DIRECTORY: &str = "/node";
 const NODE: NodeId = NodeId(5);
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
+const VNODES: u32 = 4;
 
 /// Small, so that the cache often changes what it holds.
 const CACHE_BYTES: u64 = 8 << 10;
@@ -66,6 +66,8 @@ pub struct Run {
     visible: BTreeMap<(TableId, u8), Partition>,
     /// What snapshots must hold, by their names.
     snapshots: BTreeMap<String, BTreeMap<(TableId, u8), Partition>>,
+    /// Up to where deletions may have been purged.
+    purged_through: Option<i64>,
     /// Whether calls may fail: the disk is full, or the power about to go.
     may_fail: bool,
 }
@@ -86,6 +88,7 @@ impl Run {
             sent: Vec::new(),
             visible: BTreeMap::new(),
             snapshots: BTreeMap::new(),
+            purged_through: None,
             may_fail: false,
         };
         run.start();
@@ -107,7 +110,11 @@ impl Run {
             Step::FlushNext => self.expect(self.store().flush_next()),
             Step::Flush(table) => self.expect(self.store().flush(Some(self.tables[*table]))),
             Step::FlushAll => self.expect(self.store().flush(None)),
-            Step::Compact => self.expect(self.store().compact_next(0, &Unpaced)),
+            Step::Compact(now_s) => self.expect(self.store().compact_next(*now_s, &Unpaced)),
+            Step::CompactTable(table, now_s) => {
+                self.expect(self.store().compact_table(self.tables[*table], *now_s, &Unpaced));
+            }
+            Step::Reconciled(stamp) => self.raise_purged_through(*stamp),
             Step::Reopen(ending) => self.reopen(*ending),
             Step::PowerLoss { during, calls, seed, interrupted } => {
                 self.make_room();
@@ -232,6 +239,23 @@ impl Run {
         self.store().let_go(1).unwrap();
     }
 
+    /// Unless there is something of which nobody knows yet whether it was written.
+    fn raise_purged_through(&mut self, stamp: i64) {
+        if self.sent.iter().any(|sent| matches!(sent.fate, Fate::Appended | Fate::Unknown)) {
+            return;
+        }
+        self.make_room();
+        let vnodes = (0..VNODES).map(|vnode| (KEYSPACE, Vnode(vnode), Stamp(stamp)));
+        self.store().raise_purged_through(&vnodes.collect::<Vec<_>>()).unwrap();
+        self.purged_through = self.purged_through.max(Some(stamp));
+    }
+
+    /// Deletions and expired data of a table may be gone if they are older than this; those of counters never are.
+    pub fn forgotten_before(&self, table: TableId) -> Option<i64> {
+        let counts = self.width.counts && self.tables[COUNTING_TABLE] == table;
+        self.purged_through.map(|stamp| stamp - self.width.lateness_s * 1_000_000).filter(|_| !counts)
+    }
+
     /// The oldest makes room, so that there are two at most.
     fn snapshot(&mut self) {
         self.make_room();
@@ -255,12 +279,22 @@ impl Run {
             id: self.tables[table],
             keyspace: KEYSPACE,
             durability: Durability::Commit,
-            lateness_s: LATENESS_S as u32,
-            compaction: CompactionOptions::default(),
+            lateness_s: self.width.lateness_s as u32,
+            compaction: self.compaction(),
             live: None,
             columns: self.columns(table),
             label: Default::default(),
         })
+    }
+
+    fn compaction(&self) -> CompactionOptions {
+        let few = CompactionOptions::default();
+        match self.width.compaction {
+            0 => few,
+            1 => CompactionOptions::new(vec![Scaling::Leveled(10)], 1, None).unwrap(),
+            2 => CompactionOptions::new(vec![Scaling::Tiered(3), Scaling::Neutral], 1, None).unwrap(),
+            _ => CompactionOptions::new(vec![Scaling::Tiered(4)], 256, NonZeroU32::new(60)).unwrap(),
+        }
     }
 
     fn columns(&self, table: usize) -> Vec<(ColumnId, Type)> {
@@ -282,7 +316,7 @@ impl Run {
             cache_bytes: CACHE_BYTES,
             snapshots: Default::default(),
         };
-        let vnode_bits = VnodeBits::new(2).unwrap();
+        let vnode_bits = VnodeBits::new(VNODES.ilog2() as u8).unwrap();
         let identity = Identity { cluster: Uuid::from_u128(1), node: NODE, vnode_bits };
         Store::open(Arc::new(self.disk.clone()), options, identity, &self.specs())
     }

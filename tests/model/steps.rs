@@ -16,9 +16,6 @@ pub const COUNTING_TABLE: usize = 1;
 /// What is looked for in a row of any table.
 pub const COLUMNS: Columns = Columns { simple: &[1, 2, 3, COUNTER], complex: &[4] };
 pub const STATIC_COLUMNS: Columns = Columns { simple: &[8, 9], complex: &[10] };
-/// How far behind its stamp a timestamp may be.
-pub const LATENESS_S: i64 = 3_600;
-
 const SECOND_US: i64 = 1_000_000;
 
 #[derive(Debug, Clone)]
@@ -31,7 +28,12 @@ pub enum Step {
     /// One table.
     Flush(usize),
     FlushAll,
-    Compact,
+    /// What is most urgent, in this second.
+    Compact(i64),
+    /// As few files of a table as there can be.
+    CompactTable(usize, i64),
+    /// All that was named up to this stamp is known to be everywhere: deletions that lie further back may be purged.
+    Reconciled(i64),
     /// The process ends and begins again.
     Reopen(Ending),
     /// Power is lost after so many calls of the file system in the steps, or behind them. The seed decides what is left.
@@ -129,6 +131,10 @@ pub struct Width {
     long_values_one_in: u64,
     /// Whether the second table is one of counters.
     pub counts: bool,
+    /// How far behind its stamp a timestamp may be.
+    pub lateness_s: i64,
+    /// One of the ways in which files are compacted.
+    pub compaction: usize,
 }
 
 /// Few rows, met again and again.
@@ -139,6 +145,8 @@ const NARROW: Width = Width {
     operations: 4,
     long_values_one_in: 40,
     counts: false,
+    lateness_s: 8,
+    compaction: 0,
 };
 /// Partitions over several blocks, and memtables that sort their rows otherwise.
 const WIDE: Width = Width {
@@ -148,6 +156,8 @@ const WIDE: Width = Width {
     operations: 16,
     long_values_one_in: 4,
     counts: false,
+    lateness_s: 8,
+    compaction: 0,
 };
 
 /// One history.
@@ -167,7 +177,9 @@ pub fn history(seed: u64) -> History {
     let mut random = Random::new(seed);
     let is_wide = random.one_in(WIDE_ONE_IN);
     let (width, (least, most)) = if is_wide { (WIDE, WIDE_STEPS) } else { (NARROW, STEPS) };
-    let width = Width { counts: random.one_in(3), ..width };
+    let counts = random.one_in(3);
+    let lateness_s = if random.one_in(4) { 3_600 } else { width.lateness_s };
+    let width = Width { counts, lateness_s, compaction: random.below(4) as usize, ..width };
     let steps = random.between(least, most);
     let mut source = Source {
         width,
@@ -201,7 +213,9 @@ impl Source {
             0..46 => self.write(),
             46..47 => Step::Sync,
             47..56 => self.background(),
-            56..63 => Step::Compact,
+            56..60 => Step::Compact(self.now_s()),
+            60..62 => Step::CompactTable(self.table(), self.now_s()),
+            62..63 => Step::Reconciled(self.now_us - self.random.between(0, 6 * SECOND_US)),
             63..65 => self.restart(),
             65..67 => self.power_loss(),
             67..68 => self.disk(),
@@ -230,6 +244,10 @@ impl Source {
         self.now_us.div_euclid(SECOND_US)
     }
 
+    fn lateness_us(&self) -> i64 {
+        self.width.lateness_s * SECOND_US
+    }
+
     fn table(&mut self) -> usize {
         usize::from(self.random.one_in(4))
     }
@@ -253,7 +271,7 @@ impl Source {
 
     fn power_loss(&mut self) -> Step {
         let during = (0..self.random.below(4)).map(|_| match self.random.below(5) {
-            0 => Step::Compact,
+            0 => Step::CompactTable(self.table(), self.now_s()),
             1 | 2 => self.background(),
             _ => self.write(),
         });
@@ -358,7 +376,7 @@ impl Source {
             | Part::DeleteRange(_, death)
             | Part::DeletePartition(death) => death.timestamp,
         };
-        if timestamp_of(&part) < now_us - LATENESS_S * SECOND_US {
+        if timestamp_of(&part) < now_us - self.lateness_us() {
             return None;
         }
         let part = match part {
@@ -440,7 +458,9 @@ impl Source {
         let ldt_s = self.now_s();
         match self.random.below(6) {
             0 => parts.push(Part::DeleteColumn(at, column, Death { timestamp, ldt_s })),
-            1 | 2 => parts.push(Part::DeleteColumn(at, column, Death { timestamp: timestamp - 1, ldt_s })),
+            1 | 2 if timestamp - 1 >= self.now_us - self.lateness_us() => {
+                parts.push(Part::DeleteColumn(at, column, Death { timestamp: timestamp - 1, ldt_s }));
+            }
             _ => {}
         }
         for path in 0..PATHS {
@@ -459,13 +479,13 @@ impl Source {
             8..12 if !self.recent.is_empty() => *self.random.pick(&self.recent.clone()),
             12..15 => self.now_s() * SECOND_US,
             15 => now - self.random.between(0, 20 * SECOND_US),
-            16 => now - self.random.between(0, LATENESS_S * SECOND_US),
-            17 => now - LATENESS_S * SECOND_US,
+            16 => now - self.random.between(0, self.lateness_us()),
+            17 => now - self.lateness_us(),
             18 => now + self.random.between(0, 5 * SECOND_US),
             _ if self.random.one_in(20) => now + 3 * 86_400 * SECOND_US,
             _ => now,
         };
-        let timestamp = timestamp.max(now - LATENESS_S * SECOND_US);
+        let timestamp = timestamp.max(now - self.lateness_us());
         self.recent.push(timestamp);
         if self.recent.len() > 6 {
             self.recent.remove(0);
