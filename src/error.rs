@@ -128,6 +128,19 @@ pub enum Error {
         table: crate::model::TableId,
     },
 
+    /// A file is not what was written, and may hold something of what the read asks for; another replica can answer.
+    #[error(
+        "{} of table {table} is quarantined ({reason}); what it may hold cannot be read on this node", file.display()
+    )]
+    Quarantined {
+        /// The table.
+        table: crate::model::TableId,
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// The data directory belongs to somebody else.
     #[error("{} belongs to {found}, this is {expected}; check `data_dir`", directory.display())]
     WrongDirectory {
@@ -162,7 +175,9 @@ impl Error {
         match self {
             Error::Corrupt(_) | Error::Version { .. } => Class::Corrupt,
             Error::Busy { .. } | Error::Stopped | Error::NotCached => Class::Retry,
-            Error::Io { .. } | Error::LogFailed { .. } | Error::Locked { .. } => Class::Unavailable,
+            Error::Io { .. } | Error::LogFailed { .. } | Error::Locked { .. } | Error::Quarantined { .. } => {
+                Class::Unavailable
+            }
             Error::UnknownTable { .. } | Error::WrongDirectory { .. } | Error::Invalid { .. } => Class::Invalid,
         }
     }

@@ -43,9 +43,22 @@ pub struct Health {
 /// Where the text of `/metrics` comes from; asked anew each time.
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
+/// What is wrong with a node that serves.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// Why it should be sent no requests, if it should not.
+    pub fatal: Option<String>,
+    /// What somebody should look at, a line each.
+    pub warnings: Vec<String>,
+}
+
+/// Where a node's trouble is seen; asked anew each time.
+pub type Look = Arc<dyn Fn() -> Trouble + Send + Sync>;
+
 #[derive(Clone)]
 struct Page {
     health: Arc<Health>,
+    look: Look,
     render: Render,
 }
 
@@ -71,19 +84,30 @@ impl Health {
 pub async fn serve(
     listener: TcpListener,
     health: Arc<Health>,
+    look: Look,
     render: Render,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    axum::serve(listener, router(health, render)).with_graceful_shutdown(stop).await
+    axum::serve(listener, router(health, look, render)).with_graceful_shutdown(stop).await
 }
 
-fn router(health: Arc<Health>, render: Render) -> Router {
-    Router::new().route("/healthz", get(healthz)).route("/metrics", get(metrics)).with_state(Page { health, render })
+fn router(health: Arc<Health>, look: Look, render: Render) -> Router {
+    Router::new().route("/healthz", get(healthz)).route("/metrics", get(metrics)).with_state(Page {
+        health,
+        look,
+        render,
+    })
 }
 
 async fn healthz(State(page): State<Page>) -> (StatusCode, String) {
     match page.health.condition() {
-        Condition::Serving => (StatusCode::OK, "serving\n".to_owned()),
+        Condition::Serving => match (page.look)() {
+            Trouble { fatal: Some(reason), .. } => (StatusCode::SERVICE_UNAVAILABLE, format!("failed: {reason}\n")),
+            Trouble { warnings, .. } => {
+                let lines: String = warnings.iter().map(|line| format!("warning: {line}\n")).collect();
+                (StatusCode::OK, format!("serving\n{lines}"))
+            }
+        },
         Condition::Starting(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("starting: {reason}\n")),
         Condition::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()),
     }
@@ -128,12 +152,20 @@ mod tests {
         let health = Health::starting();
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };
-        let served = tokio::spawn(serve(listener, health.clone(), Arc::new(|| "up 1\n".to_owned()), stopped));
+        let trouble = Arc::new(ArcSwap::from_pointee(Trouble::default()));
+        let looked = trouble.clone();
+        let look: Look = Arc::new(move || Trouble::clone(&looked.load()));
+        let served = tokio::spawn(serve(listener, health.clone(), look, Arc::new(|| "up 1\n".to_owned()), stopped));
 
         health.set(Condition::Starting("2 of 3 members answer".to_owned()));
         assert_eq!(ask_health(address).await.unwrap(), (503, "starting: 2 of 3 members answer".to_owned()));
         health.set(Condition::Serving);
         assert_eq!(ask_health(address).await.unwrap(), (200, "serving".to_owned()));
+        trouble.store(Arc::new(Trouble { fatal: None, warnings: vec!["a file".to_owned(), "another".to_owned()] }));
+        let body = "serving\nwarning: a file\nwarning: another".to_owned();
+        assert_eq!(ask_health(address).await.unwrap(), (200, body));
+        trouble.store(Arc::new(Trouble { fatal: Some("the log".to_owned()), warnings: Vec::new() }));
+        assert_eq!(ask_health(address).await.unwrap(), (503, "failed: the log".to_owned()));
         health.set(Condition::Stopping);
         assert_eq!(ask_health(address).await.unwrap(), (503, "stopping".to_owned()));
         assert!(ask(address, "/metrics").await.unwrap().ends_with("up 1\n"));

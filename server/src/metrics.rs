@@ -38,6 +38,8 @@ const FLUSHES: &str = "trefoil_flushes_total";
 const COMPACTIONS: &str = "trefoil_compactions_total";
 const SSTABLES: &str = "trefoil_sstables";
 const SSTABLE_BYTES: &str = "trefoil_sstable_bytes";
+const QUARANTINED: &str = "trefoil_sstables_quarantined";
+const LOG_FAILED: &str = "trefoil_log_failed";
 const SNAPSHOTS: &str = "trefoil_snapshots";
 const SNAPSHOT_ONLY_BYTES: &str = "trefoil_snapshot_only_bytes";
 const TABLES_LEAVING: &str = "trefoil_tables_leaving";
@@ -169,6 +171,8 @@ fn look_at(shared: &Shared) {
     gauge!(MEMTABLES_FROZEN).set(store.memtables_frozen as f64);
     gauge!(SSTABLES).set(store.sstables as f64);
     gauge!(SSTABLE_BYTES).set(store.sstable_bytes as f64);
+    gauge!(QUARANTINED).set(store.sstables_quarantined as f64);
+    gauge!(LOG_FAILED).set(if shared.replica.store().log_failure().is_some() { 1.0 } else { 0.0 });
     gauge!(SNAPSHOTS).set(store.snapshots as f64);
     gauge!(SNAPSHOT_ONLY_BYTES).set(store.snapshot_only_bytes as f64);
     gauge!(TABLES_LEAVING).set(store.tables_leaving as f64);
@@ -211,6 +215,8 @@ fn describe() {
     describe_counter!(COMPACTIONS, "Compactions finished");
     describe_gauge!(SSTABLES, "Live SSTables");
     describe_gauge!(SSTABLE_BYTES, Unit::Bytes, "Their size");
+    describe_gauge!(QUARANTINED, "Files that are damaged or missing, and answer nothing");
+    describe_gauge!(LOG_FAILED, "1 if the commit log takes no more writes until the node is started again");
     describe_gauge!(SNAPSHOTS, "Snapshots, damaged ones included");
     describe_gauge!(SNAPSHOT_ONLY_BYTES, Unit::Bytes, "Files that only snapshots hold");
     describe_gauge!(TABLES_LEAVING, "Tables that are gone and whose data has not followed yet");

@@ -14,11 +14,12 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tracing::Level;
 use tracing_subscriber::EnvFilter;
+use trefoil::snapshot::TableLabel;
 use trefoil::vfs::disk::DiskVfs;
 
 use crate::config::{Config, ConfigError, LogConfig, LogFormat};
 use crate::coordinate::Shared;
-use crate::http::{self, Condition, Health};
+use crate::http::{self, Condition, Health, Trouble};
 use crate::metrics;
 use crate::node::{Node, NodeSettings, StartError};
 use crate::signal::StopSignals;
@@ -154,9 +155,10 @@ async fn start_http(
     let address = config.node.http_address;
     let listener = TcpListener::bind(address).await.map_err(|source| ServeError::Http { address, source })?;
     let (stop, stopped) = oneshot::channel::<()>();
-    let (asked, parts) = (handle.clone(), parts.clone());
-    let render = Arc::new(move || metrics::render(&asked, &parts));
-    let served = http::serve(listener, health.clone(), render, async { drop(stopped.await) });
+    let (asked, shown, looked) = (handle.clone(), parts.clone(), parts.clone());
+    let render = Arc::new(move || metrics::render(&asked, &shown));
+    let look = Arc::new(move || looked.get().map(|shared| trouble(shared)).unwrap_or_default());
+    let served = http::serve(listener, health.clone(), look, render, async { drop(stopped.await) });
     tokio::spawn(async move {
         if let Err(error) = served.await {
             tracing::error!(%error, "the HTTP port is closed");
@@ -170,6 +172,17 @@ async fn start_http(
         }
     });
     Ok(stop)
+}
+
+/// What is wrong with a node that serves.
+fn trouble(shared: &Shared) -> Trouble {
+    let store = shared.replica.store();
+    let quarantined = store.quarantined().into_iter().map(|file| {
+        let TableLabel { keyspace, table, .. } = &file.label;
+        format!("{} of {keyspace}.{table} is quarantined: {}", file.path.display(), file.reason)
+    });
+    let fatal = store.log_failure().map(|cause| format!("the commit log takes no more writes since {cause}"));
+    Trouble { fatal, warnings: quarantined.collect() }
 }
 
 /// Done when standard input ends, if that is to stop the node.

@@ -99,6 +99,11 @@ impl CommitLog {
         self.write(records, &entries, ends).inspect_err(|_| ends.truncate(before))
     }
 
+    /// Why the log takes no more writes, if it does not.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
     /// Makes everything appended so far durable and answers up to where. After a failure the log takes no more writes.
     pub fn sync(&mut self) -> Result<Position> {
         self.check_alive()?;

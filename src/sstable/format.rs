@@ -76,22 +76,36 @@ pub(super) fn footer(id: Uuid, sections: &[Section; SECTIONS]) -> Vec<u8> {
 }
 
 /// Checks the footer of the file `id` of `file_len` bytes, and that its sections follow each other up to the footer.
-pub(super) fn read_footer(bytes: Bytes, id: Uuid, file_len: u64, path: &Path) -> Result<[Section; SECTIONS]> {
+pub(super) fn read_footer(bytes: Bytes, id: Uuid, file_len: u64) -> Result<[Section; SECTIONS]> {
     let covered = bytes.slice(..bytes.len().saturating_sub(4 + MAGIC.len()));
     let mut reader = Reader::new("SSTable footer", bytes);
     let mut sections = [Section { offset: 0, len: 0, crc: 0 }; SECTIONS];
     for section in &mut sections {
         *section = Section { offset: reader.u64()?, len: reader.u64()?, crc: reader.u32()? };
     }
-    let found = uuid(&mut reader)?;
-    check_version(&mut reader, path)?;
+    let (found, version) = (uuid(&mut reader)?, reader.u32()?);
     check_crc(&mut reader, &covered)?;
     check_magic(&mut reader)?;
+    // The header has said that this build reads the file.
+    if version != VERSION {
+        return Err(
+            Corrupt::new("SSTable footer", format!("it says format version {version}, unlike the header")).into()
+        );
+    }
     if found != id {
         return Err(Corrupt::new("SSTable footer", format!("it belongs to file {found}, the header to {id}")).into());
     }
     check_layout(&sections, file_len)?;
     Ok(sections)
+}
+
+/// Whether this is a footer that this build, or one with the same format, has written.
+pub(super) fn is_own_footer(bytes: Bytes) -> bool {
+    let covered = bytes.slice(..bytes.len().saturating_sub(4 + MAGIC.len()));
+    let mut rest = Reader::new("SSTable footer", bytes.slice(covered.len()..));
+    covered.ends_with(&VERSION.to_le_bytes())
+        && check_crc(&mut rest, &covered).is_ok()
+        && check_magic(&mut rest).is_ok()
 }
 
 fn check_layout(sections: &[Section; SECTIONS], file_len: u64) -> Result<()> {

@@ -42,9 +42,16 @@ impl Sstable {
             return Err(Corrupt::new("SSTable", reason).at(path, bytes).into());
         };
         let header = read_at(&*file, 0, HEADER_BYTES)?;
-        let id = format::read_header(header, path).map_err(|error| error.in_file(path, 0))?;
         let footer = read_at(&*file, footer_at, FOOTER_BYTES)?;
-        let sections = format::read_footer(footer, id, bytes, path).map_err(|error| error.in_file(path, footer_at))?;
+        let id = match format::read_header(header, path) {
+            // A newer build would have said so at both ends.
+            Err(Error::Version { found, .. }) if format::is_own_footer(footer.clone()) => {
+                let reason = format!("its header says format version {found}, its footer does not");
+                return Err(Corrupt::new("SSTable header", reason).at(path, 0).into());
+            }
+            id => id.map_err(|error| error.in_file(path, 0))?,
+        };
+        let sections = format::read_footer(footer, id, bytes).map_err(|error| error.in_file(path, footer_at))?;
         let [index, bloom, stats, vnodes] = sections;
         let blocks_end = index.offset;
         let index = section(&*file, path, id, index, |bytes| Index::open(bytes, blocks_end))?;

@@ -11,6 +11,7 @@
 //!   06 replay from     position                           every record before it is in a file, or of a table that is gone
 //!   07 next file       number varint                      numbers below it have named files
 //!   09 purged through  keyspace varint | vnode varint | stamp i64                    rises only
+//!   0b quarantined      id 16 | vnodes | reason bytes    a listed file that answers nothing; ends when it is removed
 //!   81 table known     table (snapshot/manifest.rs)       takes the place of what was known; goes with the table
 //!   08 reconciled through, 0a withdrawn: reserved
 //! position segment varint | offset varint
@@ -22,6 +23,7 @@ use std::collections::btree_map::Entry;
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::quarantine::Quarantine;
 use crate::codec::varint::{Reader, put_bytes, put_varint};
 use crate::commitlog::Position;
 use crate::model::{KeyspaceId, Stamp, TableId, Vnode};
@@ -38,6 +40,7 @@ const RECEIVED: u8 = 5;
 const REPLAY_FROM: u8 = 6;
 const NEXT_FILE: u8 = 7;
 const PURGED_THROUGH: u8 = 9;
+const FILE_QUARANTINED: u8 = 11;
 const TABLE_KNOWN: u8 = 0x81;
 
 /// A kind with this bit may be passed over, and is kept, by a build that does not know it.
@@ -54,6 +57,7 @@ pub(super) enum Change {
     ReplayFrom(Position),
     NextFile(u64),
     PurgedThrough(KeyspaceId, Vnode, Stamp),
+    FileQuarantined(Uuid, Quarantine),
     TableKnown(TableInfo),
     /// An optional change of a later version.
     Unknown(u8, Bytes),
@@ -100,6 +104,11 @@ impl Change {
                 put_varint(body, *number);
                 NEXT_FILE
             }
+            Change::FileQuarantined(id, quarantine) => {
+                body.extend(id.as_bytes());
+                quarantine.put(body);
+                FILE_QUARANTINED
+            }
             Change::TableKnown(info) => {
                 info.put(body);
                 TABLE_KNOWN
@@ -130,6 +139,9 @@ impl Change {
             }
             REPLAY_FROM => Change::ReplayFrom(Position::read(&mut reader)?),
             NEXT_FILE => Change::NextFile(reader.varint()?),
+            FILE_QUARANTINED => {
+                Change::FileQuarantined(Uuid::from_bytes(reader.array()?), Quarantine::read(&mut reader)?)
+            }
             TABLE_KNOWN => Change::TableKnown(TableInfo::read(&mut reader)?),
             PURGED_THROUGH => {
                 let (keyspace, vnode) = (KeyspaceId(reader.varint_u32()?), Vnode(reader.varint_u32()?));
@@ -173,6 +185,8 @@ pub(super) fn decode_edit(payload: Bytes) -> Result<Vec<Change>> {
 pub(super) struct State {
     /// Live files.
     pub(super) files: BTreeMap<Uuid, SstableMeta>,
+    /// Those of them that answer nothing.
+    pub(super) quarantined: BTreeMap<Uuid, Quarantine>,
     /// Per table: every record that ends there or before is in a file. A table that is missing here was never flushed
     /// (B098).
     pub(super) flushed: BTreeMap<TableId, Position>,
@@ -206,6 +220,7 @@ impl State {
                 if self.files.remove(&id).is_none() {
                     return Err(contradiction(format!("file {id} is removed and was not there")));
                 }
+                self.quarantined.remove(&id);
             }
             Change::Flushed(table, position) => {
                 let held = self.flushed.entry(table).or_default();
@@ -225,6 +240,12 @@ impl State {
                 *held = stamp.max(*held);
             }
             Change::NextFile(number) => self.next_file = number.max(self.next_file),
+            Change::FileQuarantined(id, quarantine) => {
+                if !self.files.contains_key(&id) {
+                    return Err(contradiction(format!("file {id} is quarantined and was not there")));
+                }
+                self.quarantined.insert(id, quarantine);
+            }
             Change::TableKnown(info) => drop(self.tables.insert(info.id, info)),
             Change::Unknown(kind, body) => self.unknown.push((kind, body)),
         }
@@ -250,9 +271,18 @@ impl State {
         let purged = self.purged_through.iter();
         let purged = purged.map(|((keyspace, vnode), stamp)| Change::PurgedThrough(*keyspace, *vnode, *stamp));
         let unknown = self.unknown.iter().map(|(kind, body)| Change::Unknown(*kind, body.clone()));
+        let quarantined = self.quarantined.iter().map(|(id, file)| Change::FileQuarantined(*id, file.clone()));
         let known = self.tables.values().cloned().map(Change::TableKnown);
         let numbers = [Change::ReplayFrom(self.replay_from), Change::NextFile(self.next_file)];
-        files.chain(flushed).chain(known).chain(received).chain(purged).chain(unknown).chain(numbers).collect()
+        files
+            .chain(quarantined)
+            .chain(flushed)
+            .chain(known)
+            .chain(received)
+            .chain(purged)
+            .chain(unknown)
+            .chain(numbers)
+            .collect()
     }
 }
 

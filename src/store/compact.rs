@@ -153,7 +153,10 @@ impl Store {
         };
         let named = named.and_then(|path| running.ids().find(|id| self.file_path(*id) == path));
         match (named, error) {
-            (Some(id), Error::Corrupt(_)) => self.compacting.give_up(id),
+            (Some(id), Error::Corrupt(corrupt)) => {
+                self.compacting.give_up(id);
+                self.quarantine(&running.table, corrupt);
+            }
             (Some(id), _) => self.compacting.set_aside([id], now_s),
             (None, _) => self.compacting.set_aside(running.ids(), now_s),
         }

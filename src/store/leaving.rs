@@ -85,7 +85,7 @@ impl Store {
                 && snapshot.tables.iter().any(|info| info.id == spec.id)
                 && files.iter().all(|id| snapshot.files.binary_search_by_key(id, |file| file.id).is_ok())
         });
-        if files.is_empty() || is_kept {
+        if files.is_empty() && table.view().quarantined.is_empty() || is_kept {
             return Ok(());
         }
         let TableLabel { keyspace, table: name, .. } = &spec.label;
@@ -116,8 +116,10 @@ impl Store {
         }
         self.memory.leaving.lock().remove(&id);
         // Readers that hold a file read on.
-        for file in &table.view().files {
-            self.remove_file(&self.file_path(file.meta.id));
+        let view = table.view();
+        let files = view.files.iter().map(|file| file.meta.id);
+        for id in files.chain(view.quarantined.iter().map(|file| file.meta.id)) {
+            self.remove_file(&self.file_path(id));
         }
         Ok(())
     }

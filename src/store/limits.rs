@@ -6,6 +6,7 @@
 //!                  least timestamp of the partition in every other file that may hold it (as its statistics have it)
 //!                  least timestamp of the partition in every memtable, the active one too
 //! none  where      nothing is known to be reconciled, records were logged before the purge began and are not inserted, or
+//!                  a file of the table is quarantined, which may come back and hold anything, or
 //!                  the table counts: a counter's deletion covers whatever its timestamp is
 //! ```
 //!
@@ -55,6 +56,9 @@ impl<'a> Limits<'a> {
         let Some(mut limit) = self.of_time(vnode).filter(|_| self.is_inserted()) else { return Ok(None) };
         // From here on the view: what is inserted now is in it, in a memtable or in a file.
         let view = self.table.view();
+        if !view.quarantined.is_empty() {
+            return Ok(None);
+        }
         for memtable in view.memtables() {
             if let Some(mut stream) = memtable.partition(key, &[Slice::all()], Direction::Forward)? {
                 limit = least_timestamp(&mut stream)?.map_or(limit, |least| least.min(limit));
@@ -70,9 +74,13 @@ impl<'a> Limits<'a> {
     pub(super) fn of_whole(&self, file: &LiveFile) -> Result<Option<Timestamp>> {
         let Some(mut limit) = self.of_times(file).filter(|_| self.is_inserted()) else { return Ok(None) };
         let Some((first, last)) = &file.sstable.stats().keys else { return Ok(None) };
+        let view = self.table.view();
+        if !view.quarantined.is_empty() {
+            return Ok(None);
+        }
         let (first, last) = (first.token(), last.token());
         let tokens = TokenRange { after: first.0.checked_sub(1).map(Token), up_to: Some(last) };
-        for memtable in self.table.view().memtables() {
+        for memtable in view.memtables() {
             let range = ScanRange { tokens, ..ScanRange::default() };
             let mut stream = memtable.scan(range, &[Slice::all()], Direction::Forward);
             limit = least_timestamp(&mut stream)?.map_or(limit, |least| least.min(limit));

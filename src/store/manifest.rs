@@ -50,6 +50,8 @@ pub(super) struct Manifest {
     is_last_doubtful: bool,
     /// Files of which a doubtful edit may say that they are live. They go once that is settled.
     doubtful: Vec<PathBuf>,
+    /// Whether something at the end of the file was passed over when it was read.
+    was_torn: bool,
 }
 
 struct Tail {
@@ -79,12 +81,17 @@ impl Manifest {
             let path = Manifest::path(directory);
             tracing::warn!(file = %path.display(), offset, "a torn edit at the end of the manifest is passed over");
         }
-        Ok(Manifest::new(vfs, directory, state))
+        Ok(Manifest { was_torn: torn_at.is_some(), ..Manifest::new(vfs, directory, state) })
     }
 
     fn new(vfs: Arc<dyn Vfs>, directory: &Path, state: State) -> Manifest {
         let directory = directory.to_owned();
-        Manifest { vfs, directory, state, tail: None, is_last_doubtful: false, doubtful: Vec::new() }
+        Manifest { vfs, directory, state, tail: None, is_last_doubtful: false, doubtful: Vec::new(), was_torn: false }
+    }
+
+    /// Whether the file, as it was read, may lack an edit.
+    pub(super) fn was_torn(&self) -> bool {
+        self.was_torn
     }
 
     pub(super) fn state(&self) -> &State {

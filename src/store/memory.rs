@@ -30,6 +30,12 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Bytes held by all memtables.
+    pub(super) fn memtable_bytes(&self) -> u64 {
+        let of = |tables: &Tables| tables.values().map(|table| table.view().memtable_bytes()).sum::<u64>();
+        of(&self.tables.load()) + of(&self.leaving.lock())
+    }
+
     /// All tables that hold anything, also those that leave.
     pub(super) fn holders(&self) -> Vec<Arc<Table>> {
         // A table that goes stands among those that leave before it is missed here.

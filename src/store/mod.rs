@@ -27,6 +27,7 @@ pub use check::CheckReport;
 use compacting::Compacting;
 use manifest::Manifest;
 use memory::Memory;
+pub use quarantine::QuarantinedFile;
 use snapshots::Snapshots;
 pub use snapshots::{BeforeDrop, SnapshotList, SnapshotOptions, SnapshotScope};
 pub use stopped::Stopped;
@@ -44,6 +45,7 @@ mod manifest;
 mod memory;
 mod names;
 mod point;
+mod quarantine;
 mod read;
 mod recovery;
 mod snapshots;
@@ -123,6 +125,8 @@ pub struct StoreStatus {
     pub compactions: u64,
     /// Partitions that were too large to say nothing when they were written to a file.
     pub large_partitions: u64,
+    /// Listed files that answer nothing.
+    pub sstables_quarantined: u64,
     /// Snapshots, damaged ones included.
     pub snapshots: u64,
     /// Bytes of files that only snapshots hold: removing all of them frees so much.
@@ -158,7 +162,7 @@ pub struct Store {
 impl Store {
     /// Bytes held by all memtables.
     fn memtable_bytes(&self) -> u64 {
-        self.memory.holders().iter().map(|table| table.view().memtable_bytes()).sum()
+        self.memory.memtable_bytes()
     }
 
     /// From now on partitions of more bytes or rows are told of, in the log and in [`StoreStatus`], when a flush or a
@@ -189,6 +193,7 @@ impl Store {
             only_kept.retain(|id, _| !view.files.iter().any(|file| file.meta.id == *id));
             status.memtable_bytes += view.memtable_bytes();
             status.memtables_frozen += view.frozen.len() as u64;
+            status.sstables_quarantined += view.quarantined.len() as u64;
             status.sstables += view.files.len() as u64;
             status.sstable_bytes += view.files.iter().map(|file| file.meta.bytes).sum::<u64>();
         }

@@ -43,19 +43,24 @@ impl Store {
         let tables = self.memory.tables.load();
         let table = tables.get(&command.table).ok_or(Error::UnknownTable { table: command.table })?;
         let (view, spec) = (table.view(), table.spec());
-        let live = spec.live.as_ref();
-        if let Some((key, slice)) = point::sought(command)
-            && let Some(answer) = read_lone(&view, command, live, key, &slice, access)?
-        {
-            return Ok(answer);
-        }
-        let whole = [Slice::all()];
-        let slices = Slice::joined(if command.slices.is_empty() { &whole } else { &command.slices });
-        if slices.is_empty() {
-            return Ok((Page { entries: Bytes::new(), end: PageEnd::Complete }, ReadCost::default()));
-        }
-        Read { view: &view, command, live, slices, access, cost: ReadCost::default() }.page()
+        self.admit(&view, command)?;
+        let answered = answer(&view, command, spec.live.as_ref(), access);
+        answered.map_err(|error| self.on_failed_read(table, error, access))
     }
+}
+
+fn answer(view: &View, command: &ReadCommand, live: Option<&LiveColumns>, access: Access) -> Result<(Page, ReadCost)> {
+    if let Some((key, slice)) = point::sought(command)
+        && let Some(answer) = read_lone(view, command, live, key, &slice, access)?
+    {
+        return Ok(answer);
+    }
+    let whole = [Slice::all()];
+    let slices = Slice::joined(if command.slices.is_empty() { &whole } else { &command.slices });
+    if slices.is_empty() {
+        return Ok((Page { entries: Bytes::new(), end: PageEnd::Complete }, ReadCost::default()));
+    }
+    Read { view, command, live, slices, access, cost: ReadCost::default() }.page()
 }
 
 /// The page of a read of one row; `None`: there is more to it.

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::Store;
 use super::table::Table;
 use crate::model::{KeyspaceId, TableId};
-use crate::snapshot::{Cause, Damaged, Directory, Found, Snapshot, TableInfo, check_name};
+use crate::snapshot::{Cause, Damaged, Directory, Draft, Found, Snapshot, TableInfo, check_name};
 use crate::{Error, Result};
 
 /// What becomes of the data of a table that goes.
@@ -152,6 +152,10 @@ impl Store {
             }
             SnapshotScope::Table(table) => vec![tables.get(&table).cloned().ok_or(Error::UnknownTable { table })?],
         };
+        // It could not hold all that it says.
+        if let Some(file) = tables.iter().find_map(|table| table.view().quarantined.first().cloned()) {
+            return Err(self.quarantined_error(&file));
+        }
         self.take_snapshot(name, Cause::Operator, made_at_us, &tables)
     }
 
@@ -206,8 +210,11 @@ impl Store {
         let made = self.snapshots.directory.make(id, |draft| {
             // While this is held no compaction removes a file.
             let manifest = self.manifest.lock();
+            let state = manifest.state();
             let is_one = |table| infos.binary_search_by_key(&table, |info| info.id).is_ok();
-            let files: Vec<_> = manifest.state().files.values().filter(|file| is_one(file.table)).cloned().collect();
+            let mut files: Vec<_> = state.files.values().filter(|file| is_one(file.table)).cloned().collect();
+            let quarantined = files.extract_if(.., |file| state.quarantined.contains_key(&file.id));
+            quarantined.for_each(|file| self.keep_aside(draft, file.id));
             files.iter().try_for_each(|file| draft.link(&self.file_path(file.id), file.id))?;
             let (name, owner) = (name.to_owned(), self.identity);
             Ok(Snapshot { id, name, made_at_us, cause, owner, position, tables: infos.clone(), files, received })
@@ -215,6 +222,13 @@ impl Store {
         let made = Arc::new(made);
         self.snapshots.change(|list| drop(list.whole.insert(id, made.clone())));
         Ok(made)
+    }
+
+    /// What may be left of a file that is out of use goes into the directory and is not listed.
+    fn keep_aside(&self, draft: &Draft, id: Uuid) {
+        let path = self.file_path(id);
+        let linked = draft.link(&path, id);
+        tracing::error!(file = %path.display(), is_linked = linked.is_ok(), "a snapshot lacks a file that is quarantined");
     }
 
     /// A digest of what no other snapshot of any node has in common with it.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::quarantine::QuarantinedMeta;
 use crate::commitlog::Position;
 use crate::compaction::FileFacts;
 use crate::memtable::Memtable;
@@ -20,6 +21,8 @@ pub(super) struct View {
     /// Live files, those with the newest timestamps first: a read that comes upon a deletion of its partition need not go on
     /// to older ones.
     pub(super) files: Vec<Arc<LiveFile>>,
+    /// Listed files that answer nothing.
+    pub(super) quarantined: Vec<Arc<QuarantinedMeta>>,
 }
 
 /// A memtable that takes no more writes.
@@ -77,7 +80,7 @@ impl LiveFile {
 
 impl View {
     pub(super) fn new(files: Vec<Arc<LiveFile>>) -> View {
-        View { active: Arc::new(Memtable::new()), frozen: Vec::new(), files }.sorted()
+        View { active: Arc::new(Memtable::new()), frozen: Vec::new(), files, quarantined: Vec::new() }.sorted()
     }
 
     fn sorted(mut self) -> View {
@@ -106,7 +109,17 @@ impl View {
         let mut next = self.clone();
         next.files.retain(|file| !inputs.iter().any(|input| input.meta.id == file.meta.id));
         next.files.extend(outputs);
+        // It was read whole before it was found to be damaged.
+        next.quarantined.retain(|file| !inputs.iter().any(|input| input.meta.id == file.meta.id));
         next.sorted()
+    }
+
+    /// A file answers nothing from now on, whether it did before or not.
+    pub(super) fn with_quarantined(&self, file: Arc<QuarantinedMeta>) -> View {
+        let mut next = self.clone();
+        next.files.retain(|other| other.meta.id != file.meta.id);
+        next.quarantined.push(file);
+        next
     }
 
     /// The active memtable and the frozen ones.

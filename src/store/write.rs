@@ -53,6 +53,11 @@ impl Store {
         self.log.lock().close()
     }
 
+    /// Why no more writes are taken until the store is opened again; `None` while they are.
+    pub fn log_failure(&self) -> Option<String> {
+        self.log.lock().failure().map(str::to_owned)
+    }
+
     /// The received sets: what is fsynced and inserted.
     pub fn received(&self) -> ReceivedSets {
         self.memory.names.lock().sets().clone()

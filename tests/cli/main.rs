@@ -271,7 +271,11 @@ async fn the_cluster_is_shown_to_people_and_programs() {
     let status = cli.ok(&["status"]).await;
     assert!(status.starts_with("cluster memory (01010101-0101-"), "{status}");
     assert!(status.contains("2.00 KiB") && status.contains("no answer"), "{status}");
+    let trouble =
+        "node 1: /data/x.sst of demo.flights is quarantined, vnodes 0-1, 3 cannot be read there: it is missing";
+    assert!(status.contains(trouble), "{status}");
     let status = json(&cli.ok(&["status", "--json"]).await);
+    assert_eq!(status["nodes"][0]["report"]["quarantined"][0]["vnodes"], serde_json::json!([[0, 1], [3, 3]]));
     assert_eq!(
         (&status["nodes"][0]["report"]["sstable_bytes"], &status["nodes"][1]["report"]),
         (&2_048.into(), &Json::Null)

@@ -357,7 +357,19 @@ impl v1::cluster_server::Cluster for Memory {
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
-        let report = v1::NodeReport { version: "0.1.0".to_owned(), sstable_bytes: 2_048, ..Default::default() };
+        let quarantined = v1::QuarantinedFile {
+            path: "/data/x.sst".to_owned(),
+            keyspace: "demo".to_owned(),
+            table: "flights".to_owned(),
+            vnodes: vec![v1::VnodeRun { first: 0, last: 1 }, v1::VnodeRun { first: 3, last: 3 }],
+            reason: "it is missing".to_owned(),
+        };
+        let report = v1::NodeReport {
+            version: "0.1.0".to_owned(),
+            sstable_bytes: 2_048,
+            quarantined: vec![quarantined],
+            ..Default::default()
+        };
         Ok(Response::new(v1::StatusResponse {
             cluster_id: vec![1; 16].into(),
             cluster_name: "memory".to_owned(),

@@ -1,7 +1,7 @@
 //! `trefoil status`: the nodes as one of them sees them.
 
 use serde_json::{Value as Json, json};
-use trefoil_proto::v1::{Epoch, NodeState, NodeStatus, StatusResponse};
+use trefoil_proto::v1::{Epoch, NodeState, NodeStatus, QuarantinedFile, StatusResponse};
 
 use super::error::Result;
 use super::output::{Align, bytes};
@@ -38,7 +38,8 @@ pub async fn run(global: &Global) -> Result<()> {
         ("snapshots", Align::Right),
         ("in flight", Align::Right),
     ];
-    output::line(&output::table(&columns, status.nodes.iter().map(cells).collect()))
+    output::line(&output::table(&columns, status.nodes.iter().map(cells).collect()))?;
+    status.nodes.iter().flat_map(troubles).try_for_each(|line| output::line(&line))
 }
 
 fn cells(status: &NodeStatus) -> Vec<String> {
@@ -71,6 +72,38 @@ fn cells(status: &NodeStatus) -> Vec<String> {
     cells
 }
 
+/// What somebody should look at.
+fn troubles(status: &NodeStatus) -> Vec<String> {
+    let id = status.node.as_ref().map_or(0, |node| node.id);
+    let Some(report) = &status.report else { return Vec::new() };
+    let mut lines = Vec::new();
+    if !report.log_failure.is_empty() {
+        lines.push(format!("node {id}: the commit log takes no more writes since {}", report.log_failure));
+    }
+    lines.extend(report.quarantined.iter().map(|file| {
+        let runs = file.vnodes.iter().map(|run| match run.last - run.first {
+            0 => run.first.to_string(),
+            _ => format!("{}-{}", run.first, run.last),
+        });
+        let vnodes = runs.collect::<Vec<_>>().join(", ");
+        let QuarantinedFile { path, keyspace, table, reason, .. } = file;
+        format!(
+            "node {id}: {path} of {keyspace}.{table} is quarantined, vnodes {vnodes} cannot be read there: {reason}"
+        )
+    }));
+    lines
+}
+
+fn quarantined_json(file: &QuarantinedFile) -> Json {
+    json!({
+        "path": file.path,
+        "keyspace": file.keyspace,
+        "table": file.table,
+        "vnodes": file.vnodes.iter().map(|run| [run.first, run.last]).collect::<Vec<_>>(),
+        "reason": file.reason,
+    })
+}
+
 fn as_json(status: &StatusResponse) -> Json {
     json!({
         "cluster_id": cluster_id(&status.cluster_id),
@@ -100,6 +133,8 @@ fn node_json(status: &NodeStatus) -> Json {
             "snapshots": report.snapshots,
             "snapshot_only_bytes": report.snapshot_only_bytes,
             "tables_leaving": report.tables_leaving,
+            "quarantined": report.quarantined.iter().map(quarantined_json).collect::<Vec<_>>(),
+            "log_failure": (!report.log_failure.is_empty()).then_some(&report.log_failure),
         })
     });
     json!({

@@ -109,6 +109,7 @@ pub(super) fn flush(background: &Background, store: &Store) -> Result<(), trefoi
 
 /// What nobody waits for: the data of tables that are gone goes, and so do snapshots that have had their time.
 pub(super) fn tend(_: &Background, store: &Store) -> Result<(), trefoil::Error> {
+    store.save_quarantines()?;
     store.let_go(clock::wall_us())?;
     store.expire_snapshots(clock::wall_us())
 }

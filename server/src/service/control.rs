@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 use prost::Message;
 use tonic::Status;
 use trefoil::metadata::{ClusterState, Epoch};
-use trefoil::model::{NodeId, TableId};
+use trefoil::model::{NodeId, TableId, Vnode};
+use trefoil::store::QuarantinedFile;
 use trefoil_proto::convert::schema as convert;
 use trefoil_proto::v1;
 
@@ -93,6 +94,8 @@ impl Control {
             snapshots: store.snapshots,
             snapshot_only_bytes: store.snapshot_only_bytes,
             tables_leaving: store.tables_leaving,
+            quarantined: self.shared.replica.store().quarantined().iter().map(quarantined).collect(),
+            log_failure: self.shared.replica.store().log_failure().unwrap_or_default(),
         }
     }
 
@@ -149,5 +152,16 @@ impl Control {
             v1::CallKind::Snapshot => self.answer_snapshots(body).await,
             other => Err(Status::unimplemented(format!("{} is not asked here", other.as_str_name()))),
         }
+    }
+}
+
+fn quarantined(file: &QuarantinedFile) -> v1::QuarantinedFile {
+    let run = |(first, last): &(Vnode, Vnode)| v1::VnodeRun { first: first.0, last: last.0 };
+    v1::QuarantinedFile {
+        path: file.path.display().to_string(),
+        keyspace: file.label.keyspace.clone(),
+        table: file.label.table.clone(),
+        vnodes: file.vnodes.iter().map(run).collect(),
+        reason: file.reason.clone(),
     }
 }

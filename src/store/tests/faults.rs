@@ -300,7 +300,8 @@ fn b112_a_block_that_cannot_be_read_fails_the_read() {
     for direction in [Direction::Forward, Direction::Reverse] {
         for command in [read_partition(1, Vec::new(), direction), ReadCommand { direction, ..scan() }] {
             let outcome = node.store.read(&command, Access::Disk);
-            assert!(matches!(outcome, Err(Error::Corrupt(_))), "{outcome:?}");
+            // The first one finds it, the others meet a file that is out of use.
+            assert!(matches!(outcome, Err(Error::Corrupt(_) | Error::Quarantined { .. })), "{outcome:?}");
         }
     }
 }

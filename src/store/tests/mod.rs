@@ -30,6 +30,7 @@ mod files;
 mod gone;
 mod law;
 mod paging;
+mod quarantine;
 mod snapshots;
 mod touched;
 
