@@ -4,9 +4,10 @@ use bytes::Bytes;
 use trefoil::Result;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::model::{
-    Cell, CellKind, ClusteringKey, ColumnId, KeyspaceId, Liveness, LivenessKind, Mutation, MutationName, NodeId, Order,
-    PartitionKey, Row, Stamp, TableId, Timestamp, Type,
+    Cell, CellKind, ClusteringKey, ColumnId, KeyspaceId, Liveness, LivenessKind, Mutation, NodeId, Order, PartitionKey,
+    Row, Stamp, TableId, Timestamp, Type, VnodeBits,
 };
+use trefoil::received::namer::Namer;
 use uuid::Uuid;
 
 /// Bytes of the one value of a row, and of the payload of an echo.
@@ -71,15 +72,31 @@ pub fn mutation_of(number: u64, version: u64, value: Bytes) -> Result<Mutation> 
     Ok(mutation)
 }
 
-/// The record that is logged for a mutation, the `sequence`-th of its origin.
-pub fn record_of(mutation: &Mutation, sequence: u64) -> Record {
-    let name = MutationName { origin: NodeId(1), incarnation: FIRST_STAMP as u64, sequence };
-    Record::encode(RecordKind::Named(name), KEYSPACE, Stamp(FIRST_STAMP + sequence as i64), mutation)
+/// Gives records their names and stamps, as a node does: those of each vnode count up by themselves.
+pub struct Names {
+    namer: Namer,
+    stamp: i64,
+}
+
+impl Names {
+    /// Those of a run that begins behind the last stamp that a store has seen.
+    pub fn behind(last: Stamp) -> Result<Names> {
+        let start = Stamp(last.0.max(FIRST_STAMP) + 1);
+        Ok(Names { namer: Namer::new(NodeId(1), start)?, stamp: start.0 })
+    }
+
+    /// The record that is logged for a mutation.
+    pub fn record(&mut self, mutation: &Mutation) -> Record {
+        self.stamp += 1;
+        let name = self.namer.name(KEYSPACE, VnodeBits::DEFAULT.vnode(mutation.key.token()));
+        Record::encode(RecordKind::Named(name), KEYSPACE, Stamp(self.stamp), mutation)
+    }
 }
 
 /// Records of the rows `0..count` in random order.
 pub fn records(count: u64) -> Result<Vec<Bytes>> {
-    shuffled(count).into_iter().zip(1..).map(|(row, sequence)| Ok(record_of(&mutation(row)?, sequence).bytes)).collect()
+    let mut names = Names::behind(Stamp(0))?;
+    shuffled(count).into_iter().map(|row| Ok(names.record(&mutation(row)?).bytes)).collect()
 }
 
 /// The numbers `0..count` in random order.

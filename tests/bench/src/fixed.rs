@@ -5,7 +5,7 @@
 use clap::ValueEnum;
 use trefoil::codec::Record;
 use trefoil::codec::mutation::{decode_mutation, table_of, token_of};
-use trefoil::model::Slice;
+use trefoil::model::{Slice, Stamp};
 
 use crate::engine::store;
 use crate::{Result, data};
@@ -20,6 +20,8 @@ pub enum Work {
     Write,
     /// The same, then each row read from the memtable, and again from files.
     Read,
+    /// The same, then each partition read whole from one file, five times.
+    Scan,
     /// Each mutation encoded as a record, taken apart again and checked.
     Codec,
 }
@@ -30,13 +32,14 @@ pub fn run(work: Work) -> Result<()> {
         Work::Codec => codec(),
         Work::Write => write().map(drop),
         Work::Read => read(),
+        Work::Scan => scan(),
     }
 }
 
 fn codec() -> Result<()> {
-    let mut bytes = 0;
+    let (mut bytes, mut names) = (0, data::Names::behind(Stamp(0))?);
     for row in 0..ROWS {
-        let record = Record::decode(data::record_of(&data::mutation(row)?, row + 1).bytes)?;
+        let record = Record::decode(names.record(&data::mutation(row)?).bytes)?;
         let token = token_of(&record.mutation)?;
         let parts = decode_mutation(record.mutation.clone())?;
         if parts.key.token() != token || table_of(&record.mutation)? != parts.table {
@@ -64,5 +67,17 @@ fn read() -> Result<()> {
     let from_memory = store::read(&opened, &commands)?;
     opened.flush(None)?;
     println!("{from_memory} rows read from memory, {} from files", store::read(&opened, &commands)?);
+    Ok(())
+}
+
+fn scan() -> Result<()> {
+    let (_directory, opened) = write()?;
+    opened.flush(None)?;
+    let firsts = (0..ROWS).step_by(data::ROWS_PER_PARTITION as usize);
+    let commands: Vec<_> =
+        firsts.map(|row| store::command(row, Slice::all(), data::ROWS_PER_PARTITION as u32)).collect::<Result<_>>()?;
+    for _ in 0..5 {
+        println!("{} partitions read", store::read(&opened, &commands)?);
+    }
     Ok(())
 }

@@ -15,6 +15,9 @@ use crate::{Result, data};
 /// Records of one append, as they gather on a busy node.
 const GROUP: usize = 64;
 
+/// Sizes of a segment of the log: that of nodes, or as much smaller as the memtables are.
+const SEGMENT_BYTES: std::ops::Range<u64> = 1 << 20..64 << 20;
+
 /// A new store with one table. At half of the budget a memtable is flushed.
 pub fn open(directory: &Path, memtable_budget_bytes: u64) -> Result<Store> {
     open_with(directory, memtable_budget_bytes, 256 << 20)
@@ -24,7 +27,7 @@ pub fn open(directory: &Path, memtable_budget_bytes: u64) -> Result<Store> {
 pub fn open_with(directory: &Path, memtable_budget_bytes: u64, cache_bytes: u64) -> Result<Store> {
     let options = StoreOptions {
         directory: directory.to_owned(),
-        segment_bytes: 64 << 20,
+        segment_bytes: (memtable_budget_bytes / 2).clamp(SEGMENT_BYTES.start, SEGMENT_BYTES.end),
         memtable_budget_bytes,
         cache_bytes,
         snapshots: Default::default(),

@@ -121,7 +121,7 @@ impl Numbers {
 
     fn row(number: u64) -> Result<(ClusteringKey, EncodedRow)> {
         let row = Row { number, version: number };
-        let mut mutation = data::mutation_of(number, number, row.value().into())?;
+        let mut mutation = row.mutation()?;
         let (key, row) = mutation.rows.remove(0);
         Ok((key, EncodedRow::encode(&row)))
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use trefoil::model::Stamp;
 
 use super::process;
 use crate::data::{self, mixed};
@@ -36,9 +37,11 @@ pub struct Findings {
 pub fn run(bytes: u64, directory: &Path) -> Result<()> {
     let open = || engine::store::open_with(directory, MEMTABLES_BYTES, 32 << 20);
     let store = open()?;
+    let mut names = data::Names::behind(Stamp(0))?;
     let rows = bytes / VALUE_BYTES as u64;
     for begin in (0..rows).step_by(PREPARED as usize) {
-        let records: Vec<Bytes> = (begin..rows.min(begin + PREPARED)).map(record).collect::<Result<_>>()?;
+        let records: Vec<Bytes> =
+            (begin..rows.min(begin + PREPARED)).map(|row| record(&mut names, row)).collect::<Result<_>>()?;
         engine::store::load(&store, &records)?;
     }
     store.flush(None)?;
@@ -60,8 +63,8 @@ pub fn run(bytes: u64, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn record(number: u64) -> Result<Bytes> {
+fn record(names: &mut data::Names, number: u64) -> Result<Bytes> {
     let words = (0..VALUE_BYTES.div_ceil(8) as u64).flat_map(|word| mixed(number ^ (word << 48)).to_le_bytes());
     let value: Bytes = words.take(VALUE_BYTES).collect();
-    Ok(data::record_of(&data::mutation_of(number, number, value)?, number + 1).bytes)
+    Ok(names.record(&data::mutation_of(number, number, value)?).bytes)
 }

@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use trefoil::codec::Record;
+use trefoil::Result;
+use trefoil::model::Mutation;
 
 use super::Read;
-use crate::Result;
 use crate::data::{self, ROWS_PER_PARTITION, mixed};
 
 /// Bytes of a value; with its key a row is about 200 bytes where it is stored.
@@ -42,11 +42,9 @@ impl Row {
         &TEXT[at..at + VALUE_BYTES]
     }
 
-    /// The write of the row, as a node logs it.
-    pub fn record(self) -> Result<Bytes> {
-        let mutation = data::mutation_of(self.number, self.version, Bytes::from_static(self.value()))?;
-        let Record { bytes, .. } = data::record_of(&mutation, self.version + 1);
-        Ok(bytes)
+    /// The write of the row.
+    pub fn mutation(self) -> Result<Mutation> {
+        data::mutation_of(self.number, self.version, Bytes::from_static(self.value()))
     }
 }
 

@@ -24,6 +24,7 @@ pub struct Trefoil {
     store: Arc<Store>,
     flushing: Worker,
     compacting: Worker,
+    names: data::Names,
     records: Vec<Bytes>,
     commands: Vec<ReadCommand>,
     ends: Vec<trefoil::commitlog::Position>,
@@ -47,7 +48,15 @@ impl Trefoil {
             Ok(())
         });
         let (records, commands, ends) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Trefoil { store, flushing, compacting, records, commands, ends })
+        Ok(Trefoil {
+            names: data::Names::behind(store.last_stamp())?,
+            store,
+            flushing,
+            compacting,
+            records,
+            commands,
+            ends,
+        })
     }
 
     fn append(&mut self, from: usize) -> Result<()> {
@@ -69,7 +78,7 @@ impl Engine for Trefoil {
     fn prepare_rows(&mut self, rows: &[Row]) -> Result<()> {
         self.records.clear();
         for row in rows {
-            self.records.push(row.record()?);
+            self.records.push(self.names.record(&row.mutation()?).bytes);
         }
         Ok(())
     }
