@@ -11,10 +11,12 @@
 //! An entry says nothing of its neighbours: whoever merges streams of them checks their order
 //! ([`crate::model::merge`]).
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use super::row::{EncodedRow, view};
-use super::varint::{Cursor, Reader, put_bytes, put_varint};
+use super::varint::{Cursor, Reader, VARINT_MAX_BYTES, put_bytes, put_varint};
 use crate::Result;
 use crate::model::{Bound, ClusteringKey, Deletion, Fragment, PartitionHeader, PartitionKey, Stream, Timestamp};
 
@@ -83,6 +85,7 @@ pub fn put_entry(out: &mut Vec<u8>, fragment: &Fragment<EncodedRow>) {
 
 /// Appends a row.
 pub fn put_row(out: &mut Vec<u8>, key: &ClusteringKey, row: &EncodedRow) {
+    out.reserve(1 + 2 * VARINT_MAX_BYTES + key.bytes().len() + row.bytes().len());
     out.push(ROW);
     put_bytes(out, key.bytes());
     put_bytes(out, row.bytes());
@@ -111,6 +114,24 @@ pub fn read_entry(reader: &mut Reader, trust: Trust) -> Result<Fragment<EncodedR
         CLOSE => Ok(Fragment::Change(read_bound(reader)?, None)),
         _ => Err(reader.corrupt(format!("unknown kind {kind:02x} of entry")).into()),
     }
+}
+
+/// The row that ends at `end` and has its key at `key`, in bytes that [`super::skim::skim_entry`] went over and found so;
+/// `None` if the entry is no row. `kind_at` is where the entry begins.
+pub fn walked_row(
+    bytes: &Bytes,
+    kind_at: usize,
+    key: Range<usize>,
+    end: usize,
+) -> Result<Option<(ClusteringKey, EncodedRow)>> {
+    if bytes.get(kind_at) != Some(&ROW) {
+        return Ok(None);
+    }
+    let mut cursor = Cursor::new("row of an entry", bytes.get(key.end..end).unwrap_or_default());
+    let row_len = cursor.bytes()?.len();
+    cursor.end()?;
+    let key = ClusteringKey::from_bytes(bytes.slice(key))?;
+    Ok(Some((key, EncodedRow::trusted(bytes.slice(end - row_len..end)))))
 }
 
 fn read_header(reader: &mut Reader, trust: Trust) -> Result<PartitionHeader<EncodedRow>> {

@@ -84,6 +84,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next `N` bytes.
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<N>() else {
             return Err(self.too_short(N).into());
@@ -93,6 +94,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.array::<1>()?[0])
     }
@@ -113,6 +115,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Eight bytes, little-endian, signed.
+    #[inline]
     pub fn i64(&mut self) -> Result<i64> {
         Ok(i64::from_le_bytes(self.array()?))
     }
@@ -155,6 +158,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A LEB128 integer that fits 32 bits.
+    #[inline]
     pub fn varint_u32(&mut self) -> Result<u32> {
         let value = self.varint()?;
         u32::try_from(value).map_err(|_| self.corrupt(format!("{value} does not fit 32 bits")).into())
@@ -162,6 +166,7 @@ impl<'a> Cursor<'a> {
 
     /// A number of items that follow, each of which takes at least `least_bytes` (not 0): more than can be there is
     /// corrupt, so the answer may be allocated for.
+    #[inline]
     pub fn count(&mut self, least_bytes: usize) -> Result<usize> {
         let count = self.varint()?;
         let most = self.remaining() / least_bytes;
@@ -172,6 +177,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next `len` bytes.
+    #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let Some((head, rest)) = self.bytes.split_at_checked(len) else {
             return Err(self.too_short(len).into());
@@ -181,12 +187,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Bytes behind their length.
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.varint()?;
         self.take(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
     /// An error if anything is left.
+    #[inline]
     pub fn end(&self) -> Result<()> {
         if !self.bytes.is_empty() {
             return Err(self.corrupt(format!("{} bytes behind the end", self.bytes.len())).into());

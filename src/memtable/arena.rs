@@ -10,6 +10,10 @@ use bytes::{Bytes, BytesMut};
 /// Sizes of chunks, in bytes: small while a memtable is, so that a hundred idle tables cost little.
 const CHUNK_BYTES: Range<usize> = 1 << 10..64 << 10;
 
+/// The next chunk is this share of what is held: sixty-four shards would else hold more room than rows while a memtable is
+/// of a few MiB, and be flushed for it.
+const GROWTH_SHARE: u64 = 8;
+
 /// What is larger than this share of a chunk gets memory of its own, so that no more than that is left over at its end.
 const LARGE_SHARE: usize = 4;
 
@@ -17,7 +21,6 @@ const LARGE_SHARE: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Arena {
     room: BytesMut,
-    next_chunk_bytes: usize,
     held: u64,
 }
 
@@ -36,8 +39,8 @@ impl Arena {
     }
 
     fn grow(&mut self, at_least: usize) {
-        let len = self.next_chunk_bytes.clamp(CHUNK_BYTES.start, CHUNK_BYTES.end).max(at_least);
-        self.next_chunk_bytes = len * 2;
+        let share = usize::try_from(self.held / GROWTH_SHARE).unwrap_or(usize::MAX);
+        let len = share.clamp(CHUNK_BYTES.start, CHUNK_BYTES.end).max(at_least);
         self.held += len as u64;
         self.room = BytesMut::with_capacity(len);
     }

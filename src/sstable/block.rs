@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::order::{Disorder, Order};
 use crate::codec::EncodedRow;
-use crate::codec::entry::{Trust, put_deletion, read_deletion, read_entry, read_header_behind_key};
+use crate::codec::entry::{Trust, put_deletion, read_deletion, read_entry, read_header_behind_key, walked_row};
 use crate::codec::skim::{Outline, skim_entry};
 use crate::codec::varint::{Cursor, Reader, put_bytes, put_varint};
 use crate::model::{Deletion, Fragment, PartitionKey, Token};
@@ -154,6 +154,10 @@ impl Block {
     /// Decodes an entry.
     pub(super) fn fragment(&self, entry: u32) -> Result<Fragment<EncodedRow>> {
         let (at, end) = self.extent(entry);
+        let Entry { key_at, key_end, .. } = self.entries[entry as usize];
+        if let Some((key, row)) = walked_row(&self.bytes, at, key_at as usize..key_end as usize, end)? {
+            return Ok(Fragment::Row(key, row));
+        }
         read_entry(&mut Reader::new("SSTable block entry", self.bytes.slice(at..end)), Trust::Trusted)
     }
 
