@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
@@ -123,6 +123,8 @@ impl Engine for Trefoil {
 
     fn settle(&mut self) -> Result<()> {
         self.store.flush(None)?;
+        // Compactions run side by side: none may be under way when nothing more is found to do.
+        let _paused = self.compacting.paused();
         while self.store.compact_next(0, &Unpaced)? {}
         self.flushing.check()?;
         self.compacting.check()
@@ -145,6 +147,8 @@ struct Worker {
     waker: Waker,
     thread: JoinHandle<()>,
     failure: Arc<Mutex<Option<crate::Error>>>,
+    /// Held while it works.
+    working: Arc<Mutex<()>>,
 }
 
 #[derive(Clone)]
@@ -161,12 +165,21 @@ impl Worker {
     fn start(store: &Arc<Store>, work: impl Fn(&Store) -> Result<()> + Send + 'static) -> Worker {
         let (sender, wakes): (_, Receiver<()>) = sync_channel(1);
         let failure = Arc::new(Mutex::new(None));
-        let (store, told) = (Arc::clone(store), Arc::clone(&failure));
+        let working = Arc::new(Mutex::new(()));
+        let (store, told, held) = (Arc::clone(store), Arc::clone(&failure), Arc::clone(&working));
         let thread = spawn(move || {
-            let failed = wakes.iter().find_map(|()| work(&store).err());
+            let failed = wakes.iter().find_map(|()| {
+                let _working = held.lock().unwrap_or_else(PoisonError::into_inner);
+                work(&store).err()
+            });
             *told.lock().unwrap_or_else(PoisonError::into_inner) = failed;
         });
-        Worker { waker: Waker(sender), thread, failure }
+        Worker { waker: Waker(sender), thread, failure, working }
+    }
+
+    /// Waits until it is idle, and keeps it so.
+    fn paused(&self) -> MutexGuard<'_, ()> {
+        self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn waker(&self) -> Waker {
@@ -179,7 +192,7 @@ impl Worker {
     }
 
     fn end(self) -> Result<()> {
-        let Worker { waker, thread, failure } = self;
+        let Worker { waker, thread, failure, .. } = self;
         drop(waker);
         thread.join().map_err(|_| "a thread of the store panicked")?;
         failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
