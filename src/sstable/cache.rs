@@ -1,7 +1,9 @@
 //! Decoded blocks, kept while they are in use and there is room.
 //!
-//! Blocks of all files share one budget. A block's checksum is verified and its entries are walked when it comes in, not
-//! each time it is looked at. Blocks of a removed file are never asked for again and leave by themselves.
+//! Blocks of all files share one budget. What is read once leaves before what was asked for again, so that a scan of
+//! everything does not push out what is in use; compaction reads past the cache altogether. A block's checksum is verified
+//! and its entries are walked when it comes in, not each time it is looked at. Blocks of a removed file are never asked for
+//! again and leave by themselves.
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -19,12 +21,16 @@ pub(super) type BlockId = (Uuid, u32);
 /// A guess at the size of a block, only to size the cache's own tables.
 const BLOCK_BYTES_TYPICAL: u64 = 16 * 1024;
 
+/// What a block costs beside what it holds: its counts of owners, its entry in the cache's tables and in the queue by which
+/// it leaves, and what the allocator rounds up.
+pub(super) const CACHED_BLOCK_OVERHEAD_BYTES: u64 = 160;
+
 #[derive(Clone)]
 struct Bytes;
 
 impl Weighter<BlockId, Arc<Block>> for Bytes {
     fn weight(&self, _id: &BlockId, block: &Arc<Block>) -> u64 {
-        block.weight_bytes()
+        block.weight_bytes() + CACHED_BLOCK_OVERHEAD_BYTES
     }
 }
 

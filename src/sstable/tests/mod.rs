@@ -1,6 +1,7 @@
 //! A naive table in memory, and files made of it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod cache;
 mod damage;
 mod faults;
 mod law;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::cache::CACHED_BLOCK_OVERHEAD_BYTES;
 use super::{Access, BlockCache, Builder, BuilderOptions, PartitionStream, Sstable, SstableMeta, file_name};
 use crate::Result;
 use crate::codec::EncodedRow;
