@@ -458,7 +458,7 @@ impl Source {
         let ldt_s = self.now_s();
         match self.random.below(6) {
             0 => parts.push(Part::DeleteColumn(at, column, Death { timestamp, ldt_s })),
-            1 | 2 if timestamp - 1 >= self.now_us - self.lateness_us() => {
+            1 | 2 if timestamp > self.now_us - self.lateness_us() => {
                 parts.push(Part::DeleteColumn(at, column, Death { timestamp: timestamp - 1, ldt_s }));
             }
             _ => {}
