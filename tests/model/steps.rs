@@ -56,11 +56,13 @@ pub enum Step {
 }
 
 impl Step {
-    /// The clock of a step that reads.
+    /// The clock of a step that looks at it.
     pub fn now_s(&self) -> Option<i64> {
         match self {
             Step::Read(read) => Some(read.now_s),
             Step::Select(select) => Some(select.now_s),
+            Step::Compact(now_s) | Step::CompactTable(_, now_s) => Some(*now_s),
+            Step::PowerLoss { during, .. } => during.iter().filter_map(Step::now_s).max(),
             _ => None,
         }
     }
