@@ -126,6 +126,17 @@ pub struct RowSeen {
     pub elements: BTreeMap<(u32, u8), Seen>,
 }
 
+impl Part {
+    /// The column that it is about, if it is about one.
+    fn column(&self) -> Option<u32> {
+        match self {
+            Part::Cell(_, column, ..) | Part::Element(_, column, ..) => Some(*column),
+            Part::DeleteColumn(_, column, _) | Part::Count(_, column, ..) => Some(*column),
+            Part::Marker(..) | Part::DeleteRow(..) | Part::DeleteRange(..) | Part::DeletePartition(..) => None,
+        }
+    }
+}
+
 impl Place {
     /// The order of rows.
     pub fn order(self) -> (i32, Reverse<usize>) {
@@ -227,8 +238,13 @@ pub fn death_agrees(found: Option<Death>, expected: Option<Death>, forgotten: Op
 pub struct Partition(Vec<Part>);
 
 impl Partition {
-    pub fn take(&mut self, write: &Write) {
-        self.0.extend(write.parts.iter().cloned());
+    /// What a write says, of columns that are left.
+    pub fn take(&mut self, write: &Write, is_left: impl Fn(u32) -> bool) {
+        self.0.extend(write.parts.iter().filter(|part| part.column().is_none_or(&is_left)).cloned());
+    }
+
+    pub fn lose_column(&mut self, column: u32) {
+        self.0.retain(|part| part.column() != Some(column));
     }
 
     /// The strongest deletion of the whole partition.

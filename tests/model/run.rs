@@ -8,8 +8,8 @@ use std::sync::Arc;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::compaction::Unpaced;
 use trefoil::model::{
-    ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, MutationName, NodeId, Scaling, Stamp, TableId, Type,
-    Vnode, VnodeBits,
+    ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, LiveColumns, MutationName, NodeId, Scaling, Stamp,
+    TableId, Type, Vnode, VnodeBits,
 };
 use trefoil::store::{SnapshotScope, Stopped, Store, StoreOptions, TableSpec};
 use trefoil::vfs::faulty::FaultyVfs;
@@ -66,6 +66,8 @@ pub struct Run {
     visible: BTreeMap<(TableId, u8), Partition>,
     /// What snapshots must hold, by their names.
     snapshots: BTreeMap<String, BTreeMap<(TableId, u8), Partition>>,
+    /// Columns that are gone, with what was written to them.
+    dropped: BTreeSet<(TableId, u32)>,
     /// Up to where deletions may have been purged.
     purged_through: Option<i64>,
     /// Whether calls may fail: the disk is full, or the power about to go.
@@ -88,6 +90,7 @@ impl Run {
             sent: Vec::new(),
             visible: BTreeMap::new(),
             snapshots: BTreeMap::new(),
+            dropped: BTreeSet::new(),
             purged_through: None,
             may_fail: false,
         };
@@ -123,6 +126,7 @@ impl Run {
                 during.iter().for_each(|step| self.step(step));
                 self.lose_power(*seed, *interrupted);
             }
+            Step::DropColumn(table, column) => self.drop_column(*table, *column),
             Step::Drop(table) => self.replace_table(*table),
             Step::Snapshot => self.snapshot(),
             Step::FillDisk => {
@@ -141,7 +145,9 @@ impl Run {
         read::check_everything(self, now_s);
         self.reopen(Ending::Killed);
         read::check_everything(self, now_s);
-        for (name, held) in &self.snapshots {
+        // Files keep what was written to dropped columns until they are compacted; only reads of tables leave it out.
+        let snapshots = self.snapshots.iter().filter(|_| self.dropped.is_empty());
+        for (name, held) in snapshots {
             let list = self.store().snapshots();
             let snapshot =
                 list.whole.values().find(|snapshot| snapshot.name == *name).expect("a snapshot that was made");
@@ -190,9 +196,7 @@ impl Run {
         for (record, end) in records.iter().zip(ends) {
             self.store().insert(record, end).unwrap();
         }
-        for sent in &self.sent[first..] {
-            self.visible.entry((sent.table, sent.write.partition)).or_default().take(&sent.write);
-        }
+        (first..self.sent.len()).for_each(|at| self.show(at));
         if mode == Mode::Periodic {
             self.sync();
         }
@@ -239,6 +243,28 @@ impl Run {
         self.store().let_go(1).unwrap();
     }
 
+    /// Makes a write visible, but for what it says of columns that are dropped.
+    fn show(&mut self, at: usize) {
+        let Sent { table, write, .. } = &self.sent[at];
+        let partition = self.visible.entry((*table, write.partition)).or_default();
+        let is_left = |column: u32| !self.dropped.contains(&(*table, column));
+        partition.take(write, is_left);
+    }
+
+    /// What was written to it is gone, wherever it stands.
+    fn drop_column(&mut self, table: usize, column: u32) {
+        if table == COUNTING_TABLE && self.width.counts {
+            return;
+        }
+        self.make_room();
+        let id = self.tables[table];
+        self.dropped.insert((id, column));
+        self.store().set_tables(&self.specs()).unwrap();
+        for ((_, _), partition) in self.visible.iter_mut().filter(|((table, _), _)| *table == id) {
+            partition.lose_column(column);
+        }
+    }
+
     /// Unless there is something of which nobody knows yet whether it was written.
     fn raise_purged_through(&mut self, stamp: i64) {
         if self.sent.iter().any(|sent| matches!(sent.fate, Fate::Appended | Fate::Unknown)) {
@@ -281,7 +307,7 @@ impl Run {
             durability: Durability::Commit,
             lateness_s: self.width.lateness_s as u32,
             compaction: self.compaction(),
-            live: None,
+            live: self.live(table),
             columns: self.columns(table),
             label: Default::default(),
         })
@@ -295,6 +321,13 @@ impl Run {
             2 => CompactionOptions::new(vec![Scaling::Tiered(3), Scaling::Neutral], 1, None).unwrap(),
             _ => CompactionOptions::new(vec![Scaling::Tiered(4)], 256, NonZeroU32::new(60)).unwrap(),
         }
+    }
+
+    fn live(&self, table: usize) -> Option<LiveColumns> {
+        let id = self.tables[table];
+        let is_left = |column: &ColumnId| !self.dropped.contains(&(id, column.0));
+        let live = self.columns(table).into_iter().map(|(column, _)| column).filter(is_left);
+        self.dropped.iter().any(|(table, _)| *table == id).then(|| live.collect())
     }
 
     fn columns(&self, table: usize) -> Vec<(ColumnId, Type)> {
@@ -347,10 +380,8 @@ impl Run {
         }
         self.sent.retain(|sent| names.contains(&sent.name));
         self.visible.clear();
-        for sent in &mut self.sent {
-            sent.fate = Fate::Acknowledged;
-            self.visible.entry((sent.table, sent.write.partition)).or_default().take(&sent.write);
-        }
+        self.sent.iter_mut().for_each(|sent| sent.fate = Fate::Acknowledged);
+        (0..self.sent.len()).for_each(|at| self.show(at));
     }
 
     fn received(&self) -> BTreeSet<(u64, u64)> {

@@ -43,6 +43,8 @@ pub enum Step {
         seed: u64,
         interrupted: Option<(u64, u64)>,
     },
+    /// A column of a table goes, with all that was written to it.
+    DropColumn(usize, u32),
     /// A table goes, and another takes its place.
     Drop(usize),
     /// What is there now is kept by itself, and looked at in the end.
@@ -265,6 +267,10 @@ impl Source {
     fn restart(&mut self) -> Step {
         match self.random.below(12) {
             0 => Step::Drop(self.table()),
+            7 if self.random.one_in(3) => {
+                let columns = [SIMPLE[2], COLUMNS.complex[0], STATIC_COLUMNS.simple[0]];
+                Step::DropColumn(self.table(), *self.random.pick(&columns))
+            }
             1 | 2 => Step::Snapshot,
             3..7 => Step::Reopen(Ending::Closed),
             _ => Step::Reopen(Ending::Killed),
