@@ -1,6 +1,7 @@
 //! Every call of the file system fails, one after the other, while a store works through a script.
 //!
-//! The script writes to two tables in both modes, flushes, compacts, drops a table for another, closes and opens again. It
+//! The script writes to two tables in both modes, flushes, compacts, makes and removes snapshots, drops a table for another,
+//! closes and opens again. It
 //! runs once to count the calls, then once for every call and every way in which that call can fail. What must hold:
 //!
 //! - The step that met the fault fails or has done its work. Tried again, it succeeds without a restart; only after a
@@ -9,17 +10,27 @@
 //! - After a restart or a loss of power everything that was acknowledged is there, nothing that was refused for certain,
 //!   and the data is that of the received set.
 //!
+//! - A snapshot that was made holds what was seen when it was, whatever happened since; so does the one of the dropped table.
+//!
+//! Random workloads of the same steps lose their power at every call in turn: what must hold is the same.
+//!
 //! `TREFOIL_FAULTS=all` tries every call; otherwise it is a slice of them.
 
 use std::path::Path;
 
 use trefoil::Error;
+use trefoil::snapshot::Cause;
+use trefoil::store::SnapshotScope;
 use trefoil::vfs::faulty::{Fault, FaultyVfs, Operation};
 
 use super::*;
 
 /// One in so many faults is tried unless all are asked for; a prime, so that no kind of call is left out.
 const SLICE: u64 = 67;
+
+/// Workloads that lose their power at every call, and one in so many of these that is tried unless all are asked for.
+const WORKLOADS: u64 = 100;
+const POINTS_SLICE: u64 = 61;
 
 /// After so many steps behind the fault everything is looked at.
 const WATCHED: u32 = 4;
@@ -59,6 +70,9 @@ enum Step {
     FlushNext,
     Flush,
     Compact,
+    Snapshot,
+    /// The oldest.
+    RemoveSnapshot,
     DropTable,
     Read,
     Close,
@@ -72,9 +86,51 @@ fn script() -> Vec<Step> {
         steps.extend([Commit, Periodic, if round % 3 == 0 { FlushNext } else { Commit }, Flush]);
     }
     steps.extend([
-        Read, Compact, Compact, Read, PrepareLog, Commit, Periodic, Sync, DropTable, Commit, FlushNext, Read, Restart,
+        Read,
+        Snapshot,
+        Compact,
+        Compact,
+        Read,
+        PrepareLog,
+        Commit,
+        Periodic,
+        Snapshot,
+        Sync,
+        DropTable,
+        Commit,
+        FlushNext,
+        Read,
+        RemoveSnapshot,
+        Restart,
     ]);
     steps.extend([Commit, Flush, Commit, Periodic, Close, Restart, Read, Periodic, Commit, FlushNext]);
+    steps
+}
+
+/// A workload without reads: those are at its end.
+fn workload(seed: u64) -> Vec<Step> {
+    use Step::*;
+    let mut random = Random(seed);
+    let mut steps = Vec::new();
+    for _ in 0..30 {
+        match random.below(18) {
+            0..4 => steps.push(Commit),
+            4..7 => steps.push(Periodic),
+            7 => steps.push(Sync),
+            8..10 => steps.push(FlushNext),
+            10 => steps.push(Flush),
+            11..13 => steps.push(Compact),
+            13..15 => steps.push(Snapshot),
+            15 => steps.push(RemoveSnapshot),
+            16 => steps.push(Restart),
+            _ => steps.extend([Close, Restart]),
+        }
+    }
+    steps.insert(random.below(steps.len() as u64) as usize, DropTable);
+    // Where it has split a stop from the start behind it, the log takes nothing: the start comes first.
+    if let Some(at) = steps.windows(2).position(|pair| matches!(pair, [Close, DropTable])) {
+        steps.swap(at + 1, at + 2);
+    }
     steps
 }
 
@@ -136,6 +192,11 @@ struct Run {
     is_settled: bool,
     /// Steps after which everything is looked at again.
     watched: u32,
+    /// Snapshots that are there, with what was seen when they were made.
+    snapshots: BTreeMap<String, Data>,
+    snapshots_made: usize,
+    /// The power goes at some call, not yet met.
+    is_power_doomed: bool,
 }
 
 impl Run {
@@ -148,7 +209,31 @@ impl Run {
             None => {}
         }
         let (random, writes) = (Random(seed), Vec::new());
-        Run { memory, vfs, store: None, tables: TABLES, writes, random, fault, then, is_settled: false, watched: 0 }
+        let tables = TABLES;
+        let (store, is_settled, watched) = (None, false, 0);
+        let (snapshots, snapshots_made, is_power_doomed) = (BTreeMap::new(), 0, false);
+        Run {
+            memory,
+            vfs,
+            store,
+            tables,
+            writes,
+            random,
+            fault,
+            then,
+            is_settled,
+            watched,
+            snapshots,
+            snapshots_made,
+            is_power_doomed,
+        }
+    }
+
+    /// One whose power goes at a call of the file system, counted from 1.
+    fn losing_power(seed: u64, at: u64) -> Run {
+        let run = Run::new(seed, None, Then::GoesOn);
+        run.memory.power_off_at(at);
+        Run { is_power_doomed: true, ..run }
     }
 
     fn is_met(&self) -> bool {
@@ -168,6 +253,7 @@ impl Run {
         self.step(Step::Flush);
         self.store().let_go(1).unwrap();
         self.check();
+        self.check_snapshots();
         self.check_files();
     }
 
@@ -178,6 +264,9 @@ impl Run {
     /// Takes a step; if it meets the fault it may fail once, and once more if the log has failed.
     fn step(&mut self, step: Step) {
         if let Err(error) = self.attempt(step) {
+            if std::mem::replace(&mut self.is_power_doomed, false) {
+                return self.recover(step);
+            }
             assert!(self.is_met() && !self.is_settled, "{step:?} failed without a fault: {error}");
             self.settle(step);
             // The log says so itself if it needs a restart, and it needs none but for a failed sync.
@@ -205,6 +294,23 @@ impl Run {
                 self.restart();
             }
         }
+    }
+
+    /// The power went in `step`.
+    fn recover(&mut self, step: Step) {
+        if matches!(step, Step::DropTable) {
+            // The schema says so, whatever came of it here.
+            self.tables = [TABLES[0], SUCCESSOR];
+        }
+        self.lose_power();
+        let directory = Path::new("/node");
+        if Stopped::is_at(&self.memory, directory).unwrap() {
+            let report = Stopped::open(Arc::new(self.memory.clone()), directory).unwrap().check();
+            assert!(report.findings.is_empty(), "{:?}", report.findings);
+        }
+        self.restart();
+        self.check();
+        self.attempt(step).unwrap();
     }
 
     /// The fault was met in `step`.
@@ -237,6 +343,8 @@ impl Run {
             Step::FlushNext => self.store().flush_next().map(drop),
             Step::Flush => self.store().flush(None),
             Step::Compact => self.store().compact_next(0, &Unpaced).map(drop),
+            Step::Snapshot => self.make_snapshot(),
+            Step::RemoveSnapshot => self.remove_snapshot(),
             Step::DropTable => {
                 let tables = [TABLES[0], SUCCESSOR];
                 self.store().set_tables(&specs(tables))?;
@@ -245,6 +353,7 @@ impl Run {
             }
             Step::Read => {
                 self.check();
+                self.check_snapshots();
                 Ok(())
             }
             Step::Close => self.store().close(),
@@ -278,6 +387,56 @@ impl Run {
         let fate = if matches!(mode, Step::Commit) { Fate::Acknowledged } else { Fate::Visible };
         self.writes[first..].iter_mut().for_each(|(_, present)| *present = fate);
         Ok(())
+    }
+
+    fn make_snapshot(&mut self) -> Result<()> {
+        let name = format!("snapshot {}", self.snapshots_made);
+        let seen = self.seen_in(&self.tables);
+        // One that failed may be there after a restart; it is whole then.
+        if !self.store().snapshots().whole.values().any(|snapshot| snapshot.name == name) {
+            self.store().create_snapshot(&name, SnapshotScope::All, 1)?;
+        }
+        self.snapshots_made += 1;
+        self.snapshots.insert(name, seen);
+        Ok(())
+    }
+
+    fn remove_snapshot(&mut self) -> Result<()> {
+        let Some(name) = self.snapshots.keys().next().cloned() else { return Ok(()) };
+        self.store().remove_snapshot(&name)?;
+        self.snapshots.remove(&name);
+        Ok(())
+    }
+
+    /// What was inserted into these tables.
+    fn seen_in(&self, tables: &[TableId]) -> Data {
+        let mut data = Data::new();
+        for ((write, fate), number) in self.writes.iter().zip(1..) {
+            if matches!(fate, Fate::Acknowledged | Fate::Visible) && tables.contains(&write.place.0) {
+                write.apply(number, &mut data);
+            }
+        }
+        data
+    }
+
+    /// Each snapshot holds what it must, and there is none that nobody made.
+    fn check_snapshots(&self) {
+        let list = self.store().snapshots();
+        assert!(list.damaged.is_empty(), "{:?}", list.damaged);
+        let (asked, own): (Vec<_>, Vec<_>) =
+            list.whole.values().partition(|snapshot| snapshot.cause == Cause::Operator);
+        let names: Vec<&String> = asked.iter().map(|snapshot| &snapshot.name).collect();
+        assert!(names.len() == self.snapshots.len(), "{names:?}");
+        for snapshot in asked {
+            assert_eq!(kept::read(&self.memory, snapshot), self.snapshots[&snapshot.name], "{}", snapshot.name);
+        }
+        let dropped = self.seen_in(&TABLES[1..]);
+        if self.tables == TABLES || self.store().has_leaving() {
+            assert!(own.is_empty() || self.store().has_leaving(), "{own:?}");
+        } else if !dropped.is_empty() {
+            let [snapshot] = own[..] else { panic!("the dropped table is kept {} times", own.len()) };
+            assert_eq!(kept::read(&self.memory, snapshot), dropped);
+        }
     }
 
     fn refuses_writes(&self) {
@@ -369,6 +528,10 @@ impl Run {
         assert_eq!(data.len() as u64, self.store().status().sstables, "{data:?}");
         let log = self.memory.list(Path::new("/node/log")).unwrap();
         assert!(!log.iter().any(|name| name.ends_with(".new")), "{log:?}");
+        let snapshots = Path::new("/node/snapshots");
+        let kept =
+            if self.memory.exists(snapshots).unwrap() { self.memory.list(snapshots).unwrap() } else { Vec::new() };
+        assert_eq!(kept.len() as u64, self.store().status().snapshots, "{kept:?}");
     }
 }
 
@@ -407,6 +570,27 @@ fn tries_all() -> bool {
 #[test]
 fn every_call_may_fail_once() {
     fail_in_turn(&script(), 7, &OPERATIONS, if tries_all() { 1 } else { SLICE });
+}
+
+/// The power goes at each call of random workloads, with everything in them that changes a file.
+#[test]
+fn every_call_of_a_workload_may_be_the_last() {
+    let (slice, mut at) = (if tries_all() { 1 } else { POINTS_SLICE }, 0);
+    for seed in 0..WORKLOADS {
+        let steps = workload(seed);
+        let mut clean = Run::new(seed, None, Then::GoesOn);
+        clean.step(Step::Restart);
+        steps.iter().for_each(|step| clean.step(*step));
+        for call in 1..=clean.memory.operations() {
+            at += 1;
+            if at % slice == 0
+                && let Err(panic) = std::panic::catch_unwind(|| Run::losing_power(seed, call).work(&steps))
+            {
+                let said = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+                panic!("seed {seed}: the power goes at call {call}: {said}");
+            }
+        }
+    }
 }
 
 /// Nothing but manifest edits, one after the other: what an edit that failed has left must not get into the next one's

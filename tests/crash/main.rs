@@ -28,6 +28,7 @@ use uuid::Uuid;
 
 mod damage;
 mod faults;
+mod kept;
 
 /// Moments at which the power goes, each of another history.
 const CRASHES: u64 = 500;
@@ -231,8 +232,7 @@ fn read_tables(store: &Store, tables: [TableId; 2]) -> Result<Data> {
             match read_entry(&mut reader, Trust::Checked).unwrap() {
                 Fragment::Partition(header) => partition = Some(header.key),
                 Fragment::Row(key, row) => {
-                    if let Some(value) = row.decode().unwrap().cells.first().and_then(|(_, cell)| cell.value_at(0)) {
-                        let number = std::str::from_utf8(value).unwrap().trim().parse().unwrap();
+                    if let Some(number) = kept::number_of(&row) {
                         data.insert((table, partition.clone().unwrap(), key), number);
                     }
                 }
