@@ -170,8 +170,8 @@ fn column_type(subject: &str, column: &ColumnDefinition) -> Result<(), Refusal> 
         let explanation = format!("column {name} of type {ty} cannot be in a key: {why}");
         return Err(Refusal::new(Reason::KeyType, subject, explanation));
     }
-    // Columns of many cells and counters can be stored, but not yet be written.
-    if ty.is_complex() || *ty == Type::Counter {
+    // Counters can be stored, but not yet be added to.
+    if *ty == Type::Counter {
         let explanation = format!("column {name} of type {ty}: values of this type are not there yet");
         return Err(Refusal::new(Reason::BadType, subject, explanation));
     }

@@ -14,6 +14,7 @@ mod bad_requests;
 mod bad_starts;
 mod basics;
 mod cluster;
+mod collections;
 mod damaged;
 mod dev;
 mod door;
