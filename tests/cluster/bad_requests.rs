@@ -131,7 +131,8 @@ fn bad_changes() -> Vec<Case> {
     let range = ClusteringRange { from: vec![integer(9)], to: vec![integer(3)], ..ClusteringRange::default() };
     let of = |op: Op| Change { op: Some(op), ..Change::default() };
     let large = || value(Kind::Blob(vec![7; 6 << 20].into()));
-    let three = ["b", "b2", "b3"].map(|column| insert(1, column, large()));
+    let one_row = ["b", "b2", "b3"].map(|column| insert(1, column, large()));
+    let three = [1, 2, 3].map(|row| insert(row, "b", large()));
     vec![
         (with(Change::default()), Code::InvalidArgument, "#1: the change has no operation"),
         (cell("w", integer(1)), Code::InvalidArgument, "app.t: #1: w: there is no such column"),
@@ -167,6 +168,11 @@ fn bad_changes() -> Vec<Case> {
             with(Change { timestamp_us: Some(i64::MIN), ..insert(1, "v", integer(1)) }),
             Code::InvalidArgument,
             "reserved",
+        ),
+        (
+            Asked::Write(mutate(one_row.to_vec())),
+            Code::InvalidArgument,
+            "app.t: a row of 18874368 bytes; at most 16777216",
         ),
         (Asked::Write(mutate(three.to_vec())), Code::InvalidArgument, "app.t: the mutation takes 188"),
         (Asked::Write(mutate([&three[..], &three[..1]].concat())), Code::OutOfRange, "20971520"),
