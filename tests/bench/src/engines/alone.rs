@@ -1,7 +1,8 @@
-//! One engine in this process, through all phases.
+//! One engine in this process, through a part of its phases.
 
 use std::path::Path;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::phase::{Meter, PREPARED, Phase};
@@ -53,20 +54,92 @@ pub(super) fn limits(rows: u64) -> Limits {
     Limits { write_buffer_bytes: (rows * 8).max(1 << 20), cache_bytes: (rows * ROW_BYTES / 10).max(1 << 20) }
 }
 
-/// Takes one engine through all phases and prints what was found.
-pub fn run(kind: Kind, rows: u64, directory: &Path) -> Result<()> {
+/// A part of the phases, each in a process of its own on the files of the one before: what one of them leaves in memory
+/// is not the next one's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Step {
+    /// The load.
+    Load,
+    /// Reads whose blocks are all in the cache.
+    Cached,
+    /// Overwrites, and reads with a small cache.
+    Overwrite,
+    /// Cold reads.
+    Cold,
+}
+
+impl Step {
+    /// As it is named on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Load => "load",
+            Step::Cached => "cached",
+            Step::Overwrite => "overwrite",
+            Step::Cold => "cold",
+        }
+    }
+}
+
+impl Findings {
+    /// Takes over what a process has found that took this step.
+    pub fn add(&mut self, step: Step, found: Findings) {
+        let so_far = std::mem::take(self);
+        *self = match step {
+            Step::Load => found,
+            Step::Cached => Findings {
+                cached: found.cached,
+                cached_zipf: found.cached_zipf,
+                absent: found.absent,
+                scan: found.scan,
+                ..so_far
+            },
+            Step::Overwrite => Findings {
+                overwrite: found.overwrite,
+                small_cache: found.small_cache,
+                overwritten_bytes: found.overwritten_bytes,
+                overwritten_files: found.overwritten_files,
+                ..so_far
+            },
+            Step::Cold => Findings { cold: found.cold, cold_zipf: found.cold_zipf, ..so_far },
+        };
+    }
+}
+
+/// Takes one engine through a part of the phases and prints what was found.
+pub fn run(kind: Kind, step: Step, rows: u64, directory: &Path) -> Result<()> {
     // The text of the values is made before anything is counted.
     let _ = Row { number: 0, version: 0 }.value();
-    let (small, plenty) = (limits(rows), Limits { cache_bytes: rows * ROW_BYTES * 3, ..limits(rows) });
-    let budget_bytes = 2 * small.write_buffer_bytes + small.cache_bytes;
+    let limits = limits(rows);
+    let budget_bytes = 2 * limits.write_buffer_bytes + limits.cache_bytes;
     let mut found = Findings { own_bytes: process::peak_bytes()?, budget_bytes, ..Findings::default() };
+    match step {
+        Step::Load => {
+            let mut engine = kind.open(directory, limits)?;
+            found.load = write(&mut *engine, rows, |draw| Row { number: permuted(draw, rows), version: draw })?;
+            (found.loaded_bytes, found.loaded_files) = (process::bytes_below(directory)?, engine.files()?);
+            engine.close()?;
+        }
+        Step::Cached => cached(kind, rows, directory, &mut found)?,
+        Step::Overwrite => {
+            let mut engine = kind.open(directory, limits)?;
+            let overwrite = |draw| Row { number: Draw::Mixed.row(5, draw, rows), version: rows + draw };
+            found.overwrite = write(&mut *engine, rows, overwrite)?;
+            (found.overwritten_bytes, found.overwritten_files) = (process::bytes_below(directory)?, engine.files()?);
+            let reads = (0..(rows / 20).clamp(1_000, 200_000)).map(|draw| Read::Row(Draw::Uniform.row(6, draw, rows)));
+            found.small_cache = read(&mut *engine, reads, 1)?;
+            engine.close()?;
+        }
+        Step::Cold => {
+            found.cold = cold(kind, directory, rows, limits, Draw::Uniform)?;
+            found.cold_zipf = cold(kind, directory, rows, limits, Draw::Zipf)?;
+        }
+    }
+    println!("{}", serde_json::to_string(&found)?);
+    Ok(())
+}
 
-    let mut engine = kind.open(directory, small)?;
-    found.load = write(&mut *engine, rows, |draw| Row { number: permuted(draw, rows), version: draw })?;
-    (found.loaded_bytes, found.loaded_files) = (process::bytes_below(directory)?, engine.files()?);
-    engine.close()?;
-
-    let mut engine = kind.open(directory, plenty)?;
+fn cached(kind: Kind, rows: u64, directory: &Path, found: &mut Findings) -> Result<()> {
+    let mut engine = kind.open(directory, Limits { cache_bytes: rows * ROW_BYTES * 3, ..limits(rows) })?;
     let all = (0..rows / ROWS_PER_PARTITION).map(|partition| Read::Partition(partition * ROWS_PER_PARTITION));
     read(&mut *engine, all, ROWS_PER_PARTITION)?;
     let count = (rows / 5).clamp(1_000, 1_000_000);
@@ -75,20 +148,7 @@ pub fn run(kind: Kind, rows: u64, directory: &Path) -> Result<()> {
     found.absent = read(&mut *engine, (0..count).map(|draw| Read::Absent(rows + mixed(draw) % rows)), 0)?;
     let scans = (0..count / 20).map(|draw| Read::Partition(Draw::Uniform.row(4, draw, rows)));
     found.scan = read(&mut *engine, scans, ROWS_PER_PARTITION)?;
-    engine.close()?;
-
-    let mut engine = kind.open(directory, small)?;
-    let overwrite = |draw| Row { number: Draw::Mixed.row(5, draw, rows), version: rows + draw };
-    found.overwrite = write(&mut *engine, rows, overwrite)?;
-    (found.overwritten_bytes, found.overwritten_files) = (process::bytes_below(directory)?, engine.files()?);
-    let count = (rows / 20).clamp(1_000, 200_000);
-    found.small_cache = read(&mut *engine, (0..count).map(|draw| Read::Row(Draw::Uniform.row(6, draw, rows))), 1)?;
-    engine.close()?;
-
-    found.cold = cold(kind, directory, rows, small, Draw::Uniform)?;
-    found.cold_zipf = cold(kind, directory, rows, small, Draw::Zipf)?;
-    println!("{}", serde_json::to_string(&found)?);
-    Ok(())
+    engine.close()
 }
 
 /// The `draw`-th of all rows in an order that looks random: each comes once.

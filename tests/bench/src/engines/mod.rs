@@ -74,11 +74,14 @@ impl Kind {
 /// What is measured in a process of its own.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Alone {
-    /// An engine, through all phases.
+    /// An engine, through a part of its phases.
     Engine {
         /// Which.
         #[arg(long, value_enum)]
         kind: Kind,
+        /// Which part; they follow one another in one directory.
+        #[arg(long, value_enum)]
+        step: alone::Step,
         /// How many rows.
         #[arg(long)]
         rows: u64,
@@ -99,8 +102,9 @@ pub enum Alone {
 
 /// Measures one thing in this process and prints what was found.
 pub fn run_alone(what: &Alone, directory: &Path) -> Result<()> {
+    std::fs::create_dir_all(directory)?;
     match *what {
-        Alone::Engine { kind, rows } => alone::run(kind, rows, directory),
+        Alone::Engine { kind, step, rows } => alone::run(kind, step, rows, directory),
         Alone::Compaction { rows } => compaction::run(rows, directory),
         Alone::Opening { bytes } => opening::run(bytes, directory),
     }

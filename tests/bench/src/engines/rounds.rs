@@ -1,13 +1,14 @@
 //! All engines in turn, round after round, and what the rounds say together.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 
-use super::alone::Findings;
+use super::alone::{Findings, Step};
 use super::phase::Phase;
 use super::rows::{ROW_BYTES, VALUE_BYTES};
 use super::{GROUP, Kind, compaction, opening};
@@ -36,7 +37,10 @@ pub struct Options {
 impl Options {
     /// Whether the page has a place for it.
     pub fn is_for_the_page(&self) -> bool {
-        self.engines.is_empty() && self.rounds >= 3 && [1_000_000, 10_000_000].contains(&self.rows)
+        !cfg!(debug_assertions)
+            && self.engines.is_empty()
+            && self.rounds >= 3
+            && [1_000_000, 10_000_000].contains(&self.rows)
     }
 
     fn kinds(&self) -> Vec<Kind> {
@@ -80,8 +84,7 @@ pub fn run(options: &Options) -> Result<Report> {
         }
         for kind in turn {
             eprintln!("round {}: {} ...", rounds + 1, kind.name());
-            let findings = alone(&["engine", "--kind", kind.name(), "--rows", &rows.to_string()])?;
-            found.engines.entry(kind.name()).or_default().push(findings);
+            found.engines.entry(kind.name()).or_default().push(through_all_steps(kind, rows)?);
         }
         rounds += 1;
     }
@@ -95,11 +98,25 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
+/// One engine, each part of its phases in a process of its own on the same files.
+fn through_all_steps(kind: Kind, rows: u64) -> Result<Findings> {
+    let directory = tempfile::tempdir()?;
+    let (rows, mut found) = (rows.to_string(), Findings::default());
+    for step in Step::value_variants() {
+        let what = ["engine", "--kind", kind.name(), "--step", step.name(), "--rows", &rows];
+        found.add(*step, alone_in(directory.path(), &what)?);
+    }
+    Ok(found)
+}
+
 /// Measures one thing in a process of its own, in a directory of its own.
 fn alone<T: DeserializeOwned>(what: &[&str]) -> Result<T> {
-    let directory = tempfile::tempdir()?;
+    alone_in(tempfile::tempdir()?.path(), what)
+}
+
+fn alone_in<T: DeserializeOwned>(directory: &Path, what: &[&str]) -> Result<T> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("alone").arg("--directory").arg(directory.path().join("data")).args(what);
+    command.arg("alone").arg("--directory").arg(directory.join("data")).args(what);
     let output = command.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         return Err(format!("{what:?} has failed: {}", output.status).into());
@@ -108,6 +125,9 @@ fn alone<T: DeserializeOwned>(what: &[&str]) -> Result<T> {
 }
 
 fn say_how(report: &mut Report, rows: u64) {
+    if cfg!(debug_assertions) {
+        report.fact("built without optimisation: that it runs is all that this run says".to_owned());
+    }
     let buffer = super::alone::limits(rows).write_buffer_bytes >> 20;
     report.fact(format!(
         "{rows} rows of {ROW_BYTES} bytes (text), {ROWS_PER_PARTITION} in a partition; written in groups of {GROUP}, each \
