@@ -274,6 +274,13 @@ fn errors_say_where_what_was_found_and_what_was_expected() {
 }
 
 #[test]
+fn frozen_reaches_everything_inside() {
+    let table = one_table("CREATE TABLE k.t (a frozen<list<map<int, address>>> PRIMARY KEY, v tuple<list<int>>)");
+    assert_eq!(table.columns[0].ty.to_string(), "frozen<list<frozen<map<int, frozen<address>>>>>");
+    assert_eq!(table.columns[1].ty.to_string(), "tuple<frozen<list<int>>>");
+}
+
+#[test]
 fn columns_are_counted_in_characters_and_long_texts_cut() {
     let error = parse(&format!("CREATE\nKEYSPACE \"é\" '{}'", "é".repeat(1_000))).unwrap_err().to_string();
     assert!(error.starts_with("line 2, column 14: found the text 'éé"), "{error}");

@@ -23,7 +23,13 @@ pub(super) fn is_type_word(word: &str) -> bool {
 
 /// A type; user-defined ones of `keyspace` are named only.
 pub(super) fn column_type(parser: &mut Parser, keyspace: &str) -> Result<Type> {
-    TypeParser { parser, keyspace }.ty(1)
+    let place = parser.place();
+    let ty = TypeParser { parser, keyspace }.ty(1)?;
+    // Only of the whole: what surrounds a type may freeze it.
+    match ty.refused() {
+        None => Ok(ty),
+        Some(reason) => Err(place.error(format!("there is no type {ty}: {reason}"))),
+    }
 }
 
 /// What follows `CREATE TYPE`.
@@ -67,7 +73,6 @@ impl TypeParser<'_> {
         if !COMPOSITES.contains(&word.as_str()) {
             return self.named(&word);
         }
-        let place = self.parser.place();
         self.parser.accept_word(&word);
         self.parser.expect_symbol('<')?;
         let ty = match word.as_str() {
@@ -83,10 +88,7 @@ impl TypeParser<'_> {
             _ => self.vector(depth)?,
         };
         self.parser.expect_symbol('>')?;
-        match ty.refused() {
-            None => Ok(ty),
-            Some(reason) => Err(place.error(format!("there is no type {ty}: {reason}"))),
-        }
+        Ok(ty)
     }
 
     fn tuple(&mut self, depth: usize) -> Result<Type> {

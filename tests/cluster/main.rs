@@ -29,5 +29,6 @@ mod repair;
 mod schema;
 mod snapshots;
 mod stopping;
+mod types;
 mod wait;
 mod wide;
