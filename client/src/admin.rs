@@ -11,9 +11,9 @@ use trefoil_proto::convert::types::user_types_to_model;
 use trefoil_proto::v1::cluster_client::ClusterClient;
 use trefoil_proto::v1::schema_client::SchemaClient;
 use trefoil_proto::v1::{
-    ApplyRequest, ApplyResponse, CreateSnapshotRequest, DescribeRequest, FlushRequest, FlushResponse,
-    ListSnapshotsRequest, NodeSnapshots, RemoveSnapshotRequest, RingRequest, StatusRequest, StatusResponse, TableRef,
-    Topology,
+    ApplyRequest, ApplyResponse, CompactRequest, CompactionRequest, CreateSnapshotRequest, DescribeRequest,
+    FlushRequest, FlushResponse, ListSnapshotsRequest, NodeCompaction, NodeSnapshots, RemoveSnapshotRequest,
+    RingRequest, StatusRequest, StatusResponse, TableRef, Topology,
 };
 
 use crate::client::Client;
@@ -79,6 +79,19 @@ impl Client {
         let mut client = self.cluster().await?;
         let response = client.flush(request(FlushRequest { table, nodes: Vec::new() })).await;
         response.map(tonic::Response::into_inner).map_err(|status| Error::from_status(&status))
+    }
+
+    /// What compaction is doing on every node, what waits for it, and what the files of each table cost.
+    pub async fn compaction(&self) -> Result<Vec<NodeCompaction>> {
+        let response = self.cluster().await?.compaction(request(CompactionRequest::default())).await;
+        response.map(|response| response.into_inner().nodes).map_err(|status| Error::from_status(&status))
+    }
+
+    /// Begins to make as few files of `keyspace.table` as there can be, on every node, and does not wait for it.
+    pub async fn compact(&self, table: &str) -> Result<Vec<NodeCompaction>> {
+        let asked = CompactRequest { table: Some(table_ref(table)), nodes: Vec::new() };
+        let response = self.cluster().await?.compact(request(asked)).await;
+        response.map(|response| response.into_inner().nodes).map_err(|status| Error::from_status(&status))
     }
 
     /// Makes a snapshot on every node: of `keyspace.table`, of a keyspace, or of all tables.

@@ -3,6 +3,7 @@
 //! What happens is counted where it happens, through handles that are made once; what *is* (bytes held, peers alive) is
 //! looked at when `/metrics` is asked.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -10,12 +11,16 @@ use metrics::{
     Counter, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::Mutex;
 use tonic::Code;
+use trefoil::metadata::ClusterState;
 use trefoil::model::ReadCost;
 use trefoil::ring::NodeState;
+use trefoil::store::CompactionStatus;
 
 use crate::clock;
 use crate::coordinate::{Guardrail, Kind, Shared};
+use crate::service::compaction::table_name;
 
 const REQUESTS: &str = "trefoil_requests_total";
 const REQUEST_SECONDS: &str = "trefoil_request_seconds";
@@ -36,6 +41,16 @@ const MEMTABLE_BYTES: &str = "trefoil_memtable_bytes";
 const MEMTABLES_FROZEN: &str = "trefoil_memtables_frozen";
 const FLUSHES: &str = "trefoil_flushes_total";
 const COMPACTIONS: &str = "trefoil_compactions_total";
+const COMPACTIONS_RUNNING: &str = "trefoil_compactions_running";
+const COMPACTION_BACKLOG_BYTES: &str = "trefoil_compaction_backlog_bytes";
+const COMPACTION_BACKLOG_FILES: &str = "trefoil_compaction_backlog_files";
+const COMPACTION_BYTES: &str = "trefoil_compaction_running_bytes";
+const COMPACTION_BYTES_READ: &str = "trefoil_compaction_running_bytes_read";
+const TABLE_SSTABLES: &str = "trefoil_table_sstables";
+const TABLE_SSTABLE_BYTES: &str = "trefoil_table_sstable_bytes";
+const TABLE_READ_AMPLIFICATION: &str = "trefoil_table_read_amplification";
+const TABLE_WRITE_AMPLIFICATION: &str = "trefoil_table_write_amplification";
+const TABLE_SPACE_AMPLIFICATION: &str = "trefoil_table_space_amplification";
 const SSTABLES: &str = "trefoil_sstables";
 const SSTABLE_BYTES: &str = "trefoil_sstable_bytes";
 const QUARANTINED: &str = "trefoil_sstables_quarantined";
@@ -183,6 +198,7 @@ fn look_at(shared: &Shared) {
     counter!(COMPACTIONS).absolute(store.compactions);
     counter!(LARGE_PARTITIONS).absolute(store.large_partitions);
     let state = shared.cluster.load();
+    look_at_compaction(&state, &shared.replica.store().compaction_status(clock::wall_us().div_euclid(1_000_000)));
     let nodes = state.ring().nodes().filter(|node| node.state != NodeState::Gone);
     gauge!(NODES).set(nodes.count() as f64);
     gauge!(NODES_ALIVE).set(shared.peers.alive().len() as f64);
@@ -190,7 +206,55 @@ fn look_at(shared: &Shared) {
     gauge!(GENERATION).set(f64::from(state.epoch().generation));
 }
 
+/// The tables that were shown last: those that are gone are shown as 0, since a gauge stays until it is set.
+static TABLES_SHOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+fn look_at_compaction(state: &ClusterState, status: &CompactionStatus) {
+    gauge!(COMPACTIONS_RUNNING).set(status.running.len() as f64);
+    gauge!(COMPACTION_BACKLOG_BYTES).set(status.backlog_bytes() as f64);
+    gauge!(COMPACTION_BACKLOG_FILES).set(status.backlog_files() as f64);
+    gauge!(COMPACTION_BYTES).set(status.running.iter().map(|running| running.bytes).sum::<u64>() as f64);
+    gauge!(COMPACTION_BYTES_READ).set(status.running.iter().map(|running| running.bytes_read).sum::<u64>() as f64);
+    let set = |table: &str, numbers: [f64; 5]| {
+        let names = [
+            TABLE_SSTABLES,
+            TABLE_SSTABLE_BYTES,
+            TABLE_READ_AMPLIFICATION,
+            TABLE_WRITE_AMPLIFICATION,
+            TABLE_SPACE_AMPLIFICATION,
+        ];
+        for (name, number) in names.into_iter().zip(numbers) {
+            gauge!(name, "table" => table.to_owned()).set(number);
+        }
+    };
+    let mut shown = TABLES_SHOWN.lock();
+    let mut present = BTreeSet::new();
+    for files in &status.tables {
+        let Some((keyspace, table)) = table_name(state, files.table) else { continue };
+        let name = format!("{keyspace}.{table}");
+        let counts = [files.files as f64, files.bytes as f64, files.read_amplification as f64];
+        set(&name, [counts[0], counts[1], counts[2], files.write_amplification, files.space_amplification]);
+        present.insert(name);
+    }
+    shown.difference(&present).for_each(|gone| set(gone, [0.0; 5]));
+    *shown = present;
+}
+
+fn describe_compaction() {
+    describe_gauge!(COMPACTIONS_RUNNING, "Compactions that are being carried out");
+    describe_gauge!(COMPACTION_BACKLOG_BYTES, Unit::Bytes, "Files to be compacted, as far as they are not read yet");
+    describe_gauge!(COMPACTION_BACKLOG_FILES, "Files that wait to be compacted or are being compacted");
+    describe_gauge!(COMPACTION_BYTES, Unit::Bytes, "Files that are being compacted");
+    describe_gauge!(COMPACTION_BYTES_READ, Unit::Bytes, "Of these, what was read");
+    describe_gauge!(TABLE_SSTABLES, "SSTables of a table");
+    describe_gauge!(TABLE_SSTABLE_BYTES, Unit::Bytes, "SSTables of a table");
+    describe_gauge!(TABLE_READ_AMPLIFICATION, "Files that a read of one partition may have to open, at most");
+    describe_gauge!(TABLE_WRITE_AMPLIFICATION, "Bytes written to files since the start for each byte flushed");
+    describe_gauge!(TABLE_SPACE_AMPLIFICATION, "Bytes of files for each byte if no row stood in two of them");
+}
+
 fn describe() {
+    describe_compaction();
     describe_counter!(REQUESTS, "Requests of clients that were answered, by kind and gRPC code");
     describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time from taking a request to its answer, by kind");
     describe_counter!(READ_REPAIRS, "Mutations written back because replicas differed");

@@ -40,7 +40,7 @@ use crate::coordinate::{Admission, Guardrails, Lane, LaneHandle, Limits, Naming,
 use crate::metadata_log::{MetadataLog, RaftLog, Timing};
 use crate::peer_rpc::{CallError, PeerRpc};
 use crate::peers::{Caller, Link, PeerClient, PeerEvents, PeerService, Peers, ReplyQueue, run_link};
-use crate::replica::{Completions, Replica};
+use crate::replica::{CompactionSettings, Completions, Replica};
 use crate::runtime::{LaneRuntime, accept};
 use crate::service;
 
@@ -71,6 +71,8 @@ pub struct NodeSettings {
     pub birth: BirthConfig,
     /// Files and memory.
     pub store: StoreOptions,
+    /// How its files are compacted.
+    pub compaction: CompactionSettings,
     /// What one request may ask.
     pub limits: Limits,
     /// What requests are held against.
@@ -99,6 +101,7 @@ impl NodeSettings {
                 initial_members: config.cluster.initial_members.iter().map(member).collect(),
             },
             store: config.store(),
+            compaction: config.compaction.of_threads(),
             limits: config.limits.of_requests(),
             guardrails: config.guardrails.of_requests(),
             admission: Arc::new(config.limits.admission()),
@@ -183,7 +186,7 @@ impl Node {
             identity,
             cluster: ArcSwap::new(state),
             peers: Arc::new(Peers::new(identity.node)),
-            replica: Arc::new(Replica::start(store, completions).map_err(StartError::Thread)?),
+            replica: Arc::new(Replica::start(store, completions, settings.compaction).map_err(StartError::Thread)?),
             naming,
             admission: settings.admission.clone(),
             limits: settings.limits.clone(),
@@ -523,7 +526,9 @@ impl PeerEvents for LaneDoor {
 
     async fn call(&self, kind: v1::CallKind, _from: NodeId, body: Bytes) -> Result<Bytes, Status> {
         let own = match kind {
-            v1::CallKind::Report | v1::CallKind::Flush | v1::CallKind::Snapshot => self.door.control.get(),
+            v1::CallKind::Report | v1::CallKind::Flush | v1::CallKind::Snapshot | v1::CallKind::Compaction => {
+                self.door.control.get()
+            }
             _ => None,
         };
         match own {

@@ -67,6 +67,16 @@ impl CompactionStatus {
 }
 
 impl Store {
+    /// [`CompactionStatus::backlog_bytes`], at less cost.
+    pub fn compaction_backlog_bytes(&self, now_s: i64) -> u64 {
+        let running = self.compacting.running();
+        let running: u64 = running.iter().map(|running| running.bytes() - running.bytes_read()).sum();
+        let tables = self.memory.tables.load_full();
+        let busy = self.compacting.busy(now_s);
+        let waiting = tables.values().flat_map(|table| self.choices(table, &table.view(), now_s, &busy));
+        running + waiting.map(|choice| choice.bytes).sum::<u64>()
+    }
+
     /// What compaction is doing and what waits for it, at `now_s`.
     pub fn compaction_status(&self, now_s: i64) -> CompactionStatus {
         let running = self.compacting.running();

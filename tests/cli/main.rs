@@ -309,6 +309,22 @@ async fn snapshots_are_made_shown_and_removed_node_by_node() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn compaction_is_shown_node_by_node_and_begun() {
+    let cli = Cli::start(always).await;
+    let output = cli.run(&["compaction"]).await;
+    let ((shown, error), code) = (texts(&output), output.status.code());
+    let begin = "node 1: 1 running, backlog 4 files, 3.00 KiB\n  demo.flights: 4 files, 4.00 KiB, 25 % read\n\
+                 node 2: it is not seen alive\n";
+    assert!(shown.starts_with(begin) && shown.contains("2.5") && shown.contains("1.2"), "{shown}");
+    assert_eq!((code, error.contains("1 of 2 nodes failed")), (Some(1), true), "{error}");
+    let (lines, _) = texts(&cli.run(&["compaction", "--json"]).await);
+    let first = json(lines.lines().next().unwrap());
+    assert_eq!((&first["running"][0]["bytes_read"], &first["error"]), (&1_024.into(), &Json::Null));
+    assert_eq!((&first["tables"][0]["read_amplification"], &first["backlog_files"]), (&3.into(), &4.into()));
+    assert_eq!(cli.ok(&["compaction", "run", "demo.flights"]).await, "node 1: begun\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_measurement_counts_what_was_done() {
     let cli = Cli::start(always).await;
     let small = ["--keys", "50", "--duration", "300ms", "--json"];

@@ -393,6 +393,39 @@ impl v1::cluster_server::Cluster for Memory {
         Ok(Response::new(v1::FlushResponse { nodes }))
     }
 
+    async fn compaction(&self, _: Request<v1::CompactionRequest>) -> Result<Response<v1::CompactionResponse>, Status> {
+        let name = || ("demo".to_owned(), "flights".to_owned());
+        let (keyspace, table) = name();
+        let running = vec![v1::RunningCompaction { keyspace, table, files: 4, bytes: 4_096, bytes_read: 1_024 }];
+        let (keyspace, table) = name();
+        let files = v1::TableFiles {
+            keyspace,
+            table,
+            files: 9,
+            bytes: 8_192,
+            read_amplification: 3,
+            write_amplification: 2.5,
+            space_amplification: 1.25,
+            ..Default::default()
+        };
+        let whole = v1::NodeCompaction {
+            node: 1,
+            running,
+            tables: vec![files],
+            backlog_bytes: 3_072,
+            backlog_files: 4,
+            ..Default::default()
+        };
+        let dead = v1::NodeCompaction { node: 2, error: "it is not seen alive".to_owned(), ..Default::default() };
+        Ok(Response::new(v1::CompactionResponse { nodes: vec![whole, dead] }))
+    }
+
+    async fn compact(&self, request: Request<v1::CompactRequest>) -> Result<Response<v1::CompactionResponse>, Status> {
+        assert_eq!(request.into_inner().table.unwrap().name, "flights");
+        let node = v1::NodeCompaction { node: 1, ..Default::default() };
+        Ok(Response::new(v1::CompactionResponse { nodes: vec![node] }))
+    }
+
     async fn create_snapshot(
         &self,
         request: Request<v1::CreateSnapshotRequest>,

@@ -15,6 +15,7 @@ mod bad_starts;
 mod basics;
 mod cluster;
 mod collections;
+mod compaction;
 mod damaged;
 mod dev;
 mod door;

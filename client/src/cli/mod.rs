@@ -9,6 +9,7 @@
 
 mod bench;
 mod check;
+mod compaction;
 mod csv;
 mod delete;
 mod duration;
@@ -117,6 +118,8 @@ enum Command {
     Ring,
     /// Write memtables to files on every node
     Flush(flush::Flush),
+    /// Show compaction and what the files of each table cost, or compact a table whole
+    Compaction(compaction::Compaction),
     /// Make, list and remove snapshots
     #[command(subcommand)]
     Snapshot(snapshot::SnapshotCommand),
@@ -180,6 +183,7 @@ impl Command {
             Command::Status => status::run(global).await,
             Command::Ring => ring::run(global).await,
             Command::Flush(command) => command.run(global).await,
+            Command::Compaction(command) => command.run(global).await,
             Command::Snapshot(command) => command.run(global).await,
             Command::Bench(command) => command.run(global).await,
             Command::Check(command) => command.run(global),

@@ -218,6 +218,14 @@ impl v1::cluster_server::Cluster for FakeNode {
         Err(Status::unimplemented("not needed"))
     }
 
+    async fn compaction(&self, _: Request<v1::CompactionRequest>) -> Result<Response<v1::CompactionResponse>, Status> {
+        Err(Status::unimplemented("not needed"))
+    }
+
+    async fn compact(&self, _: Request<v1::CompactRequest>) -> Result<Response<v1::CompactionResponse>, Status> {
+        Err(Status::unimplemented("not needed"))
+    }
+
     async fn create_snapshot(
         &self,
         _: Request<v1::CreateSnapshotRequest>,

@@ -15,8 +15,8 @@ use super::settings::{
     addresses, runtimes,
 };
 use super::{
-    ClusterConfig, Config, ConfigError, GuardrailsConfig, LimitsConfig, LogConfig, LogFormat, MemberConfig, NodeConfig,
-    Problem, SnapshotsConfig, StorageConfig,
+    ClusterConfig, CompactionConfig, Config, ConfigError, GuardrailsConfig, LimitsConfig, LogConfig, LogFormat,
+    MemberConfig, NodeConfig, Problem, SnapshotsConfig, StorageConfig,
 };
 
 /// Longest name of a cluster, region or zone.
@@ -47,6 +47,7 @@ impl Config {
             cluster: cluster(root.section("cluster")?)?,
             node: node(root.section("node")?, base)?,
             storage: storage(root.section("storage")?)?,
+            compaction: compaction(root.section("compaction")?)?,
             snapshots: snapshots(root.section("snapshots")?)?,
             limits: limits(root.section("limits")?)?,
             guardrails: guardrails(root.section("guardrails")?)?,
@@ -125,6 +126,13 @@ fn storage(mut section: Section) -> Result<StorageConfig, Problem> {
     };
     section.end()?;
     Ok(config)
+}
+
+fn compaction(mut section: Section) -> Result<CompactionConfig, Problem> {
+    let threads = section.number(&settings::threads())?;
+    let mib_per_s = section.number(&settings::MIB_PER_S)?;
+    section.end()?;
+    Ok(CompactionConfig { threads, mib_per_s })
 }
 
 fn snapshots(mut section: Section) -> Result<SnapshotsConfig, Problem> {

@@ -25,6 +25,7 @@ use trefoil::ring::Zone;
 use trefoil::store::{BeforeDrop, SnapshotOptions, StoreOptions};
 
 use crate::coordinate::{Admission, Guardrails, Limits};
+use crate::replica::CompactionSettings;
 
 /// All settings of a node. Numbers have the units of the file, which their names end in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Config {
     pub node: NodeConfig,
     /// Sizes of its store.
     pub storage: StorageConfig,
+    /// How its files are compacted.
+    pub compaction: CompactionConfig,
     /// Snapshots that it makes by itself.
     pub snapshots: SnapshotsConfig,
     /// What requests may ask, and how many at once.
@@ -91,6 +94,15 @@ pub struct StorageConfig {
     pub memtable_mib: u64,
     /// Memory for decoded blocks.
     pub cache_mib: u64,
+}
+
+/// How files are compacted; what becomes of which is an option of each table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompactionConfig {
+    /// Threads at most.
+    pub threads: u64,
+    /// What they read in a second, unless much waits.
+    pub mib_per_s: u64,
 }
 
 /// Snapshots that a node makes by itself.
@@ -243,6 +255,13 @@ impl Config {
             cache_bytes: cache_mib << 20,
             snapshots: self.snapshots.options(),
         }
+    }
+}
+
+impl CompactionConfig {
+    /// The settings of the threads.
+    pub fn of_threads(&self) -> CompactionSettings {
+        CompactionSettings { threads: self.threads as usize, bytes_per_s: self.mib_per_s << 20 }
     }
 }
 

@@ -7,8 +7,8 @@ use std::thread::available_parallelism;
 use tracing::Level;
 
 use super::{
-    ClusterConfig, Config, GuardrailsConfig, LimitsConfig, LogConfig, LogFormat, NodeConfig, SnapshotsConfig,
-    StorageConfig,
+    ClusterConfig, CompactionConfig, Config, GuardrailsConfig, LimitsConfig, LogConfig, LogFormat, NodeConfig,
+    SnapshotsConfig, StorageConfig,
 };
 
 /// A setting that is a whole number. The name ends in its unit.
@@ -34,6 +34,27 @@ pub(super) const SEGMENT_MIB: Number = number("segment_mib", 48, 1_024, 64, "siz
 pub(super) const MEMTABLE_MIB: Number =
     number("memtable_mib", 8, 1 << 20, 256, "memory of all memtables; at half of it flushing begins");
 pub(super) const CACHE_MIB: Number = number("cache_mib", 8, 1 << 20, 256, "memory for decoded blocks of SSTables");
+
+pub(super) const MIB_PER_S: Number = number(
+    "mib_per_s",
+    1,
+    1 << 20,
+    64,
+    "read in a second; faster where that would not work off what waits in a minute",
+);
+
+/// How many threads compact: half of the cores, but two, since one can be at a large compaction for long.
+pub(super) fn threads() -> Number {
+    let cores = available_parallelism().map_or(1, usize::from);
+    let default = (cores / 2).clamp(2, 8) as u64;
+    number(
+        "threads",
+        1,
+        64,
+        default,
+        "threads at most, more than one only where much waits; default: half of the cores, 2 to 8",
+    )
+}
 
 pub(super) const DROPPED_KEPT_DAYS: Number = number("dropped_kept_days", 1, 3_650, 7, "so long such a snapshot stays");
 pub(super) const DROPPED_KEPT_MOST: Number =
@@ -113,6 +134,7 @@ impl Config {
             cluster,
             node,
             storage: StorageConfig::default(),
+            compaction: CompactionConfig::default(),
             snapshots: SnapshotsConfig::default(),
             limits: LimitsConfig::default(),
             guardrails: GuardrailsConfig::default(),
@@ -128,6 +150,12 @@ impl Default for StorageConfig {
             memtable_mib: MEMTABLE_MIB.default,
             cache_mib: CACHE_MIB.default,
         }
+    }
+}
+
+impl Default for CompactionConfig {
+    fn default() -> CompactionConfig {
+        CompactionConfig { threads: threads().default, mib_per_s: MIB_PER_S.default }
     }
 }
 

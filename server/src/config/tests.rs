@@ -43,6 +43,7 @@ fn what_is_written_reads_back() {
     config.cluster.vnodes = VnodeBits::new(3).unwrap();
     config.storage = StorageConfig { segment_mib: 48, memtable_mib: 33, cache_mib: 9 };
     config.snapshots = SnapshotsConfig { before_drop: false, dropped_kept_days: 3, dropped_kept_most: 4 };
+    config.compaction = CompactionConfig { threads: 3, mib_per_s: 5 };
     config.limits.page_kib_default = 77;
     config.guardrails.tombstones_max = 7;
     config.log = LogConfig { level: tracing::Level::DEBUG, format: LogFormat::Json };
@@ -79,7 +80,7 @@ fn a_wrong_setting_is_named() {
         (
             "tls",
             "key = \"k\"",
-            "tls is not a setting; the file has cluster, node, storage, snapshots, limits, guardrails, log",
+            "tls is not a setting; the file has cluster, node, storage, compaction, snapshots, limits, guardrails, log",
         ),
     ];
     for (section, line, expected) in cases {

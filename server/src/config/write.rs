@@ -7,7 +7,7 @@ use super::settings::{
     PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS,
     runtimes,
 };
-use super::{Config, GuardrailsConfig, LimitsConfig, SnapshotsConfig};
+use super::{CompactionConfig, Config, GuardrailsConfig, LimitsConfig, SnapshotsConfig};
 
 impl Config {
     /// The text of a file that says this.
@@ -16,6 +16,7 @@ impl Config {
             self.cluster_text(),
             self.node_text(),
             self.storage_text(),
+            compaction_text(&self.compaction),
             snapshots_text(&self.snapshots),
             limits_text(&self.limits),
             guardrails_text(&self.guardrails),
@@ -90,6 +91,12 @@ impl Config {
             self.log.format
         )
     }
+}
+
+fn compaction_text(compaction: &CompactionConfig) -> String {
+    "[compaction]\n".to_owned()
+        + &line(&Number { default: 0, ..settings::threads() }, compaction.threads)
+        + &line(&settings::MIB_PER_S, compaction.mib_per_s)
 }
 
 fn snapshots_text(snapshots: &SnapshotsConfig) -> String {

@@ -50,6 +50,7 @@ async fn cluster() -> Vec<(Node, String)> {
             cache_bytes: 1 << 20,
             snapshots: Default::default(),
         },
+        compaction: crate::config::CompactionConfig::default().of_threads(),
         limits: Limits {
             timeout_default: Duration::from_secs(10),
             timeout_max: Duration::from_secs(60),

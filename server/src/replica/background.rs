@@ -1,25 +1,24 @@
-//! The threads that flush memtables, compact files, and tidy up: one each, since a long compaction must not hold up the
-//! flush that writers wait for, nor a failure of one the others.
+//! The threads that flush memtables and tidy up: one each, since a failure of one must not hold up the other. Those that
+//! compact are beside it (`compaction.rs`).
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use trefoil::compaction::Unpaced;
 use trefoil::store::Store;
 
 use crate::clock;
 
 /// How long to wait before looking again when there was nothing to do: compaction is noticed by looking.
-const IDLE: Duration = Duration::from_secs(1);
+pub(super) const IDLE: Duration = Duration::from_secs(1);
 
 /// How long to wait after a failure: a full disk is not cured by trying hard.
-const AFTER_FAILURE: Duration = Duration::from_secs(5);
+pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// Whether a call ends a wait. After a failure it does not: every refused write calls, and would make the thread spin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hear {
+pub(super) enum Hear {
     Calls,
     Nothing,
 }
@@ -59,11 +58,15 @@ impl Background {
 
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
-        self.ready.notify_one();
+        self.ready.notify_all();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.lock().closed
     }
 
     /// Waits at most `patience`, or until somebody wakes it, unless that is not to be heard; `false` once closed.
-    fn wait(&self, patience: Duration, hear: Hear) -> bool {
+    pub(super) fn wait(&self, patience: Duration, hear: Hear) -> bool {
         let until = std::time::Instant::now() + patience;
         let mut state = self.state.lock();
         while !(state.closed || state.woken && hear == Hear::Calls) {
@@ -101,7 +104,8 @@ pub(super) fn start(
 
 pub(super) fn flush(background: &Background, store: &Store) -> Result<(), trefoil::Error> {
     store.prepare_log()?;
-    while store.wants_flush() && store.flush_next()? {
+    // Where too many files wait to be compacted, writers must: memtables fill up, and then they are told so.
+    while store.wants_flush() && !store.must_compact(clock::wall_us() / 1_000_000) && store.flush_next()? {
         background.progress.notify_all();
     }
     Ok(())
@@ -112,9 +116,4 @@ pub(super) fn tend(_: &Background, store: &Store) -> Result<(), trefoil::Error> 
     store.save_quarantines()?;
     store.let_go(clock::wall_us())?;
     store.expire_snapshots(clock::wall_us())
-}
-
-pub(super) fn compact(background: &Background, store: &Store) -> Result<(), trefoil::Error> {
-    while !background.state.lock().closed && store.compact_next(clock::wall_us() / 1_000_000, &Unpaced)? {}
-    Ok(())
 }

@@ -13,6 +13,7 @@
 //! says; records of one table are inserted in log order.
 
 mod background;
+mod compaction;
 mod log_thread;
 mod readers;
 
@@ -28,6 +29,8 @@ use trefoil::store::{Access, Store};
 use trefoil::{Class, Error};
 
 use background::Background;
+pub use compaction::CompactionSettings;
+use compaction::Pool;
 use log_thread::LogQueue;
 use readers::ReaderQueue;
 
@@ -88,7 +91,7 @@ pub struct Replica {
     log: Arc<LogQueue>,
     readers: Arc<ReaderQueue>,
     flushing: Arc<Background>,
-    compacting: Arc<Background>,
+    compacting: Arc<Pool>,
     tending: Arc<Background>,
     threads: Mutex<Threads>,
 }
@@ -104,17 +107,22 @@ struct Threads {
 
 impl Replica {
     /// Starts the threads around `store`. `lanes[i]` is where completions for lane i go.
-    pub fn start(store: Arc<Store>, lanes: Vec<Completions>) -> std::io::Result<Replica> {
+    pub fn start(
+        store: Arc<Store>,
+        lanes: Vec<Completions>,
+        compaction: CompactionSettings,
+    ) -> std::io::Result<Replica> {
         let log = Arc::new(LogQueue::default());
         let readers = Arc::new(ReaderQueue::default());
-        let [flushing, compacting, tending] = std::array::from_fn(|_| Arc::new(Background::default()));
+        let [flushing, tending] = std::array::from_fn(|_| Arc::new(Background::default()));
+        let compacting = Pool::new(compaction, store.clone());
         let mut working = vec![log_thread::start(log.clone(), store.clone(), flushing.clone(), lanes.clone())?];
         working.extend(readers::start(&readers, &store, &lanes)?);
-        let background = vec![
+        let mut background = vec![
             background::start("flush", flushing.clone(), store.clone(), background::flush)?,
-            background::start("compaction", compacting.clone(), store.clone(), background::compact)?,
             background::start("upkeep", tending.clone(), store.clone(), background::tend)?,
         ];
+        background.extend(compacting.start()?);
         let threads = Threads { working, background };
         Ok(Replica { store, log, readers, flushing, compacting, tending, threads: Mutex::new(threads) })
     }
@@ -161,6 +169,11 @@ impl Replica {
         if self.store.has_leaving() {
             self.tending.wake();
         }
+    }
+
+    /// Begins to make as few files of a table as there can be; its progress is in the store's status.
+    pub fn compact(&self, table: TableId) {
+        self.compacting.request(table);
     }
 
     /// Records that wait for the log.

@@ -96,6 +96,22 @@ impl Cluster for ClusterService {
         Ok(Response::new(v1::FlushResponse { nodes: nodes.iter().zip(flushed).map(item).collect() }))
     }
 
+    async fn compaction(
+        &self,
+        request: Request<v1::CompactionRequest>,
+    ) -> Result<Response<v1::CompactionResponse>, Status> {
+        let nodes = self.nodes(request.into_inner().nodes)?;
+        Ok(Response::new(v1::CompactionResponse { nodes: self.control.compaction(&nodes, None).await }))
+    }
+
+    async fn compact(&self, request: Request<v1::CompactRequest>) -> Result<Response<v1::CompactionResponse>, Status> {
+        let v1::CompactRequest { table, nodes } = request.into_inner();
+        let missing = || v1::Error::invalid(v1::InvalidDetail::new("the table is missing")).into_status();
+        let table = table_named(&self.control.state(), &table.ok_or_else(missing)?)?;
+        let nodes = self.nodes(nodes)?;
+        Ok(Response::new(v1::CompactionResponse { nodes: self.control.compaction(&nodes, Some(table)).await }))
+    }
+
     async fn create_snapshot(
         &self,
         request: Request<v1::CreateSnapshotRequest>,
@@ -136,14 +152,18 @@ impl Cluster for ClusterService {
 }
 
 impl ClusterService {
+    /// These nodes, or all where none is named.
+    fn nodes(&self, nodes: Vec<u32>) -> Result<Vec<NodeId>, Status> {
+        let state = self.control.state();
+        match nodes.is_empty() {
+            true => Ok(members(&state).map(|node| node.id).collect()),
+            false => nodes.into_iter().map(|id| known_node(&state, id)).collect(),
+        }
+    }
+
     /// Of these nodes, or of all, whether they are seen alive or not: who is missing is told.
     async fn snapshots(&self, nodes: Vec<u32>, call: Call) -> Result<Response<v1::SnapshotsResponse>, Status> {
-        let state = self.control.state();
-        let nodes: Vec<NodeId> = if nodes.is_empty() {
-            members(&state).map(|node| node.id).collect()
-        } else {
-            nodes.into_iter().map(|id| known_node(&state, id)).collect::<Result<_, _>>()?
-        };
+        let nodes = self.nodes(nodes)?;
         Ok(Response::new(v1::SnapshotsResponse { nodes: self.control.snapshots(&nodes, call).await }))
     }
 }

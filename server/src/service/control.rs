@@ -20,7 +20,7 @@ use crate::peer_rpc::PeerRpc;
 use crate::peers::epoch_to_proto;
 
 /// How long another node may take to tell of itself.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long another node may take to write its memtables to files.
 pub(super) const FLUSH_TIMEOUT: Duration = Duration::from_secs(120);
@@ -134,7 +134,8 @@ impl Control {
     }
 
     /// Answers another node: `Report` has an empty question and a [`v1::NodeReport`], `Flush` the id of a table, or
-    /// nothing for all tables, and an empty answer, `Snapshot` a [`v1::SnapshotCall`] and [`v1::NodeSnapshots`].
+    /// nothing for all tables, and an empty answer, `Snapshot` a [`v1::SnapshotCall`] and [`v1::NodeSnapshots`],
+    /// `Compaction` a [`v1::CompactionCall`] and a [`v1::NodeCompaction`].
     pub async fn answer(&self, kind: v1::CallKind, body: Bytes) -> Result<Bytes, Status> {
         match kind {
             v1::CallKind::Report => Ok(Bytes::from(self.report().encode_to_vec())),
@@ -150,6 +151,7 @@ impl Control {
                 Ok(Bytes::new())
             }
             v1::CallKind::Snapshot => self.answer_snapshots(body).await,
+            v1::CallKind::Compaction => self.answer_compaction(body).await,
             other => Err(Status::unimplemented(format!("{} is not asked here", other.as_str_name()))),
         }
     }

@@ -7,6 +7,7 @@
 //! ```
 
 mod cluster;
+pub(crate) mod compaction;
 mod control;
 mod data;
 mod deadline;

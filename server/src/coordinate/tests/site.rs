@@ -261,13 +261,14 @@ fn store(state: &ClusterState) -> Store {
 
 fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shared {
     let store = store(&state);
+    let compaction = crate::config::CompactionConfig::default().of_threads();
     let mut clock = HybridClock::new(Stamp(0), Stamp(0));
     clock.raised(Stamp(i64::MAX / 2));
     Shared {
         identity: identity(&state),
         cluster: ArcSwap::from_pointee(state),
         peers: Arc::new(Peers::new(OWN)),
-        replica: Arc::new(Replica::start(Arc::new(store), vec![completions]).unwrap()),
+        replica: Arc::new(Replica::start(Arc::new(store), vec![completions], compaction).unwrap()),
         naming: Naming::new(clock, Namer::new(OWN, Stamp(clock::wall_us())).unwrap()),
         admission: Arc::new(Admission::new(10_000, 64 << 20)),
         limits: Limits {
