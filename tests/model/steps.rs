@@ -216,10 +216,10 @@ impl Source {
         match self.random.below(100) {
             0..46 => self.write(),
             46..47 => Step::Sync,
-            47..56 => self.background(),
-            56..60 => Step::Compact(self.now_s()),
-            60..62 => Step::CompactTable(self.table(), self.now_s()),
-            62..63 => Step::Reconciled(self.now_us - self.random.between(0, 6 * SECOND_US)),
+            47..54 => self.background(),
+            54..57 => Step::Compact(self.now_s()),
+            57..61 => Step::CompactTable(self.table(), self.now_s()),
+            61..63 => Step::Reconciled(self.now_us - self.random.between(0, 6 * SECOND_US)),
             63..65 => self.restart(),
             65..67 => self.power_loss(),
             67..68 => self.disk(),
@@ -387,6 +387,11 @@ impl Source {
         if timestamp_of(&part) < now_us - self.lateness_us() {
             return None;
         }
+        if let Part::DeleteRow(_, death) | Part::DeleteRange(_, death) | Part::DeletePartition(death) = &part
+            && !self.random.one_in(4)
+        {
+            return Some((partition, self.late_for(&part, *death)));
+        }
         let part = match part {
             Part::Cell(at, column, timestamp, Content::Value(_, Some(lifetime))) => {
                 let lifetime = self.rival_lifetime(lifetime);
@@ -411,6 +416,23 @@ impl Source {
             Part::DeletePartition(death) => Part::DeletePartition(later(death)),
         };
         Some((partition, vec![part]))
+    }
+
+    /// A row that a deletion has deleted before it comes.
+    fn late_for(&mut self, part: &Part, death: Death) -> Vec<Part> {
+        let mut place = self.place();
+        match part {
+            Part::DeleteRow(of, _) => place = *of,
+            Part::DeleteRange(range, _) => {
+                let others = (0..8).map(|_| self.place()).collect::<Vec<_>>();
+                place = others.into_iter().find(|place| range.holds(*place)).unwrap_or(place);
+            }
+            _ => {}
+        }
+        let timestamp = death.timestamp - self.random.below(2) as i64 * self.random.between(0, SECOND_US);
+        let timestamp = timestamp.max(self.now_us - self.lateness_us());
+        let column = *self.random.pick(&SIMPLE);
+        vec![Part::Cell(Some(place), column, timestamp, self.content(None)), Part::Marker(place, timestamp, None)]
     }
 
     /// The same end by a time to live that began now, if it is still to come.
