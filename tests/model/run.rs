@@ -182,6 +182,8 @@ impl Run {
                 self.sent.truncate(first);
                 return self.expect(self.store().flush_next());
             }
+            // A record that is larger than half a segment: nothing of the group is written.
+            Err(Error::Invalid { .. }) => return self.sent.truncate(first),
             failed => return self.expect(failed),
         }
         let unknown = self.sent[..first].iter_mut().filter(|sent| sent.fate == Fate::Unknown);

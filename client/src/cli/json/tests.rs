@@ -53,6 +53,29 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    /// Whatever somebody types or a file holds is read or refused, for every type, and so are the values that it becomes.
+    #[test]
+    fn no_text_makes_a_reader_panic(at in 0..160usize, cut in 0..12usize, put in "[]\\[{}\",:.0-9eEa-f\\\\u\u{e9}+ -]{0,8}") {
+        const ROW: &str = "{\"p\": \"x\", \"q\": 1, \"c\": \"2026-01-01\", \"d\": -7, \"s\": 1.5e3, \"a\": null, \
+                           \"t\": \"0190c000-0000-1000-8000-000000000000\", \"n\": 123456789012345678901, \"b\": true}";
+        let at = at.min(ROW.len());
+        let text = [&ROW[..at], &put, &ROW[(at + cut).min(ROW.len())..]].concat();
+        let _ = (object(&text), read_row(&text, &table()), read_key(&text, &table()));
+        let scalars = Type::SCALARS.into_iter();
+        for ty in scalars.clone().chain(scalars.map(|ty| list(&ty))) {
+            for json in [parse(&put), Ok(serde_json::Value::String(put.clone()))].into_iter().flatten() {
+                if let Ok(Some(value)) = read_value(&json, &ty) {
+                    let _ = value.encode(&ty);
+                }
+            }
+            let _ = super::super::text::parse(&put, &ty);
+        }
+    }
+}
+
 fn list(element: &Type) -> Type {
     Type::List { element: Arc::new(element.clone()), frozen: true }
 }
