@@ -27,7 +27,7 @@ pub struct Directory {
 pub struct Found {
     /// Snapshots that can be relied on.
     pub whole: Vec<Snapshot>,
-    /// Those whose manifest was whole once and is not any more. They are left as they are.
+    /// Those whose manifest was whole once and is not any more, or that lack a file. They are left as they are.
     pub damaged: Vec<Damaged>,
     /// Directories without a manifest: what was cut short.
     pub unfinished: Vec<Uuid>,
@@ -74,7 +74,10 @@ impl Directory {
             // Whatever else somebody has put there is none of ours.
             let Ok(id) = Uuid::try_parse(&name) else { continue };
             match manifest::read(&*self.vfs, &self.of(id)) {
-                Ok(Some(snapshot)) if snapshot.id == id => found.whole.push(snapshot),
+                Ok(Some(snapshot)) if snapshot.id == id => match self.missing_from(&snapshot)? {
+                    None => found.whole.push(snapshot),
+                    Some(error) => found.damaged.push(Damaged { id, error }),
+                },
                 Ok(Some(other)) => found.damaged.push(Damaged { id, error: self.misplaced(id, &other) }),
                 Ok(None) => found.unfinished.push(id),
                 Err(error @ (Error::Corrupt(_) | Error::Version { .. })) => {
@@ -84,6 +87,17 @@ impl Directory {
             }
         }
         Ok(found)
+    }
+
+    /// What a snapshot lacks of what it says that it has.
+    fn missing_from(&self, snapshot: &Snapshot) -> Result<Option<Error>> {
+        let directory = self.of(snapshot.id);
+        let there = self.vfs.list(&directory)?;
+        let missing = snapshot.files.iter().map(|file| file_name(file.id)).find(|name| !there.contains(name));
+        Ok(missing.map(|name| {
+            let reason = "a file that the snapshot lists is missing";
+            Corrupt { file: Some(directory.join(name)), ..Corrupt::new("table", reason) }.into()
+        }))
     }
 
     fn misplaced(&self, id: Uuid, other: &Snapshot) -> Error {

@@ -110,6 +110,17 @@ impl Files {
         self.replace("vote", VOTE_SALT, &payload)
     }
 
+    /// Writes state and vote anew, as far as they are there: what was read of them may be in the page cache alone, after a
+    /// sync that failed in the run before.
+    pub(super) fn settle(&self) -> Result<()> {
+        for (name, salt) in [("state", STATE_SALT), ("vote", VOTE_SALT)] {
+            if let Some(payload) = self.read_whole(name, salt)? {
+                self.replace(name, salt, &payload)?;
+            }
+        }
+        Ok(())
+    }
+
     fn read_whole(&self, name: &str, salt: u64) -> Result<Option<Bytes>> {
         let path = self.directory.join(name);
         if !self.vfs.exists(&path)? {
@@ -196,11 +207,10 @@ impl LogFile {
         }
         let file = files.vfs.open(&path)?;
         let bytes = read_all(&*file)?;
-        let (logged, end) = read_log(&bytes).map_err(|error| error.in_file(&path, 0))?;
-        if end < bytes.len() as u64 {
-            file.set_len(end)?;
-            file.sync()?;
-        }
+        let (logged, _) = read_log(&bytes).map_err(|error| error.in_file(&path, 0))?;
+        // A process that was stopped after a failed sync may have left what stands in the page cache and not on the disk.
+        // Nothing may rely on it before it is written anew; that cuts off a torn end too.
+        let (file, end) = rewrite(&files, &logged)?;
         Ok((LogFile { files, file, end, failed: None }, logged))
     }
 

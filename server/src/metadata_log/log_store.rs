@@ -21,6 +21,7 @@ pub(super) struct LogStore {
 
 impl LogStore {
     pub(super) fn open(files: Files) -> trefoil::Result<LogStore> {
+        files.settle()?;
         let (file, logged) = LogFile::open(files.clone())?;
         Ok(LogStore { files, file: Arc::new(Mutex::new(file)), logged: Arc::new(RwLock::new(logged)) })
     }

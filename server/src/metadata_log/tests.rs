@@ -277,6 +277,22 @@ fn the_log_file_is_read_as_it_was_written() {
     assert_eq!((logged.purged, logged.entries.len(), logged.last()), (Some(log_id(1, 1)), 3, Some(log_id(2, 4))));
 }
 
+/// A sync fails, the process is started again and reads what stands in the page cache: what it then says that it has must
+/// survive a loss of power.
+#[test]
+fn what_is_told_after_a_failed_sync_is_on_the_disk() {
+    for seed in 0..40 {
+        let (vfs, files) = directory();
+        let (mut file, _) = LogFile::open(files.clone()).unwrap();
+        file.append(&vec![entry(1, 0)]).unwrap();
+        vfs.fail_next_sync(seed);
+        file.append(&vec![entry(1, 1)]).unwrap_err();
+        let told = reopen(&files).unwrap();
+        vfs.crash(seed);
+        assert_eq!(reopen(&files).unwrap().entries, told.entries, "seed {seed}");
+    }
+}
+
 /// Every cut of the file gives back a prefix of the records; every flipped byte that a later record follows is found, and
 /// in the last record it costs just that.
 #[test]
@@ -291,6 +307,7 @@ fn a_damaged_log_is_a_shorter_log_or_corrupt() {
     let mut whole = vec![0; handle.len().unwrap() as usize];
     handle.read_at(&mut whole, 0).unwrap();
     let with = |bytes: &[u8]| {
+        let handle = vfs.open(path).unwrap();
         handle.set_len(0).unwrap();
         handle.write_at(bytes, 0).unwrap();
         reopen(&files)
