@@ -3,7 +3,7 @@
 //! ```text
 //!   cargo run --release -p trefoil-bench -- report            all of it, into docs/performance.md
 //!   cargo run --release -p trefoil-bench -- report --short    half a minute of it, to see that it runs
-//!   cargo run --release -p trefoil-bench --features rocksdb -- engine         the store beside other engines
+//!   cargo run --release -p trefoil-bench --features fjall,rocksdb -- engine   the store beside other engines
 //!   valgrind --tool=callgrind target/release/trefoil-bench fixed write     instructions, which repeat exactly
 //! ```
 //!
@@ -93,7 +93,8 @@ enum Command {
         /// Also write everything as JSON into this file.
         #[arg(long)]
         json: Option<PathBuf>,
-        /// The page to rewrite between its marks; docs/performance.md for 1,000,000 and 10,000,000 rows of all engines.
+        /// The page to rewrite between its marks; docs/performance.md for three rounds of 1,000,000 or 10,000,000 rows with
+        /// all engines built in.
         #[arg(long)]
         docs: Option<PathBuf>,
     },

@@ -11,7 +11,6 @@
 
 mod alone;
 mod compaction;
-mod fjall;
 mod opening;
 mod phase;
 mod plain;
@@ -20,6 +19,8 @@ mod rounds;
 mod rows;
 mod trefoil;
 
+#[cfg(feature = "fjall")]
+mod fjall;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
 
@@ -42,6 +43,7 @@ pub enum Kind {
     /// The yardstick: as little as an engine of this kind can do.
     Plain,
     /// The crate of that name.
+    #[cfg(feature = "fjall")]
     Fjall,
     /// The system's library.
     #[cfg(feature = "rocksdb")]
@@ -54,6 +56,7 @@ impl Kind {
         match self {
             Kind::Trefoil => "trefoil",
             Kind::Plain => "plain",
+            #[cfg(feature = "fjall")]
             Kind::Fjall => "fjall",
             #[cfg(feature = "rocksdb")]
             Kind::Rocksdb => "rocksdb",
@@ -64,6 +67,7 @@ impl Kind {
         Ok(match self {
             Kind::Trefoil => Box::new(trefoil::Trefoil::open(directory, limits)?),
             Kind::Plain => Box::new(plain::Plain::open(directory, limits)?),
+            #[cfg(feature = "fjall")]
             Kind::Fjall => Box::new(fjall::Fjall::open(directory, limits)?),
             #[cfg(feature = "rocksdb")]
             Kind::Rocksdb => Box::new(rocksdb::Rocks::open(directory, limits)?),
