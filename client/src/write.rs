@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 use trefoil::model::{ColumnKind, Token, Value};
 use trefoil_proto::convert::value;
 use trefoil_proto::v1::batch_item::Result as ItemResult;
+use trefoil_proto::v1::cell_write::{Element, Op as CellOp};
 use trefoil_proto::v1::change::Op as ChangeOp;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 use trefoil_proto::v1::pipe_operation::Op;
@@ -41,6 +42,8 @@ pub struct Write {
     values: Vec<(String, Option<Value>)>,
     limits: Vec<Limit>,
     deleted_columns: Vec<String>,
+    /// What becomes of elements of columns that are not frozen.
+    elements: Vec<CellWrite>,
     ttl_s: Option<u32>,
     timestamp_us: Option<i64>,
     options: RequestOptions,
@@ -86,6 +89,7 @@ impl Write {
             values: Vec::new(),
             limits: Vec::new(),
             deleted_columns: Vec::new(),
+            elements: Vec::new(),
             ttl_s: None,
             timestamp_us: None,
             options: RequestOptions::default(),
@@ -112,6 +116,38 @@ impl Write {
     /// Of a delete: this column only.
     pub fn column(mut self, column: impl Into<String>) -> Write {
         self.deleted_columns.push(column.into());
+        self
+    }
+
+    /// Adds elements to a list, set or map that is not frozen: behind the others of a list; in a map they replace what
+    /// stands at their keys. None of these operations on elements reads before it writes.
+    pub fn append(self, column: impl Into<String>, elements: impl IntoValue) -> Write {
+        self.element(column, CellOp::Append(wire(elements)))
+    }
+
+    /// Adds elements to a list that is not frozen, before the others.
+    pub fn prepend(self, column: impl Into<String>, elements: impl IntoValue) -> Write {
+        self.element(column, CellOp::Prepend(wire(elements)))
+    }
+
+    /// Removes these elements of a set, or what stands at these keys of a map, given as a set.
+    pub fn remove(self, column: impl Into<String>, elements: impl IntoValue) -> Write {
+        self.element(column, CellOp::Remove(wire(elements)))
+    }
+
+    /// Sets what stands at a key of a map, or a field of a user-defined type by its name; `None` deletes it.
+    pub fn set_element(self, column: impl Into<String>, path: impl IntoValue, value: impl IntoValue) -> Write {
+        let element = Element { path: Some(wire(path)), value: Some(wire(value)) };
+        self.element(column, CellOp::SetElement(element))
+    }
+
+    /// Deletes what stands at a key of a map, an element of a set, or a field of a user-defined type by its name.
+    pub fn delete_element(self, column: impl Into<String>, path: impl IntoValue) -> Write {
+        self.element(column, CellOp::DeleteElement(wire(path)))
+    }
+
+    fn element(mut self, column: impl Into<String>, op: CellOp) -> Write {
+        self.elements.push(CellWrite { column: column.into(), op: Some(op) });
         self
     }
 
@@ -222,6 +258,10 @@ impl Write {
         }
         let deleted = |name: &String| CellWrite::set(name, value::null());
         cells.extend(self.deleted_columns.iter().map(deleted));
+        for write in &self.elements {
+            view.column(&write.column)?;
+            cells.push(write.clone());
+        }
         let located = locate(view, &key, &self.limits)?;
         let Some((key, partition)) = located.partition else {
             return Err(view.place(InvalidDetail::new("the key is not given")));
@@ -246,6 +286,11 @@ impl Write {
         let mutation = Mutation { table: Some(view.reference.clone()), partition, changes: vec![change] };
         Ok((key.token(), mutation))
     }
+}
+
+/// A value in its typed form; the node checks whether it fits its column.
+fn wire(value: impl IntoValue) -> trefoil_proto::v1::Value {
+    value.into_value().map_or_else(value::null, value::from_model)
 }
 
 /// Several writes in one request. Made by [`Client::batch`].

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use trefoil_client::Value as ModelValue;
 use trefoil_proto::v1::Consistency::{self, All, One, Quorum};
 use trefoil_proto::v1::cell_write::{Element, Op};
 use trefoil_proto::v1::change::Op as ChangeOp;
@@ -197,4 +198,28 @@ async fn an_append_that_is_sent_again_is_made_once() {
 
 fn table_ref() -> TableRef {
     table().unwrap()
+}
+
+/// The same operations through the client library.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_library_writes_elements() {
+    let cluster = start().await;
+    let client = trefoil_client::Client::builder(cluster.endpoints()).connect().await.unwrap();
+    let integers = |numbers: &[i64]| numbers.iter().copied().map(ModelValue::Integer).collect::<Vec<_>>();
+    let update = || client.update("app.c").key("k", 1i64);
+    let new = ModelValue::Map(vec![(ModelValue::Integer(1), ModelValue::Text("one".to_owned()))]);
+    update()
+        .append("l", ModelValue::List(integers(&[2, 3])))
+        .append("s", ModelValue::Set(integers(&[9, 4])))
+        .append("m", new)
+        .send()
+        .await
+        .unwrap();
+    let front = update().prepend("l", ModelValue::List(integers(&[1])));
+    front.remove("s", ModelValue::Set(integers(&[9]))).set_element("m", 5i64, "five").send().await.unwrap();
+    client.delete("app.c").key("k", 1i64).delete_element("m", 1i64).send().await.unwrap();
+    let expected = [Some(list(&[1, 2, 3])), Some(set(&[4])), Some(map(&[(5, "five")]))];
+    assert_eq!(read(&cluster, 2, All).await, expected);
+    let refused = update().remove("l", ModelValue::List(integers(&[1]))).send().await.unwrap_err();
+    assert!(refused.to_string().contains("reads the list first"), "{refused}");
 }
