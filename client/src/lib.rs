@@ -36,6 +36,7 @@
 mod admin;
 mod client;
 mod error;
+mod increment;
 mod node;
 mod pipe;
 mod place;
@@ -52,6 +53,7 @@ mod write;
 pub use admin::{Schema, SnapshotOf};
 pub use client::{Client, ClientBuilder};
 pub use error::{Error, Result};
+pub use increment::Increment;
 pub use retry::Repetition;
 pub use row::{CellMetadata, FromRow, Heading, Row};
 pub use schema::TableView;

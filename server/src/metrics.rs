@@ -78,7 +78,7 @@ const SECONDS: [f64; 18] = [
 const CODES: usize = 17;
 
 static REQUEST_METRICS: LazyLock<Vec<OfKind>> =
-    LazyLock::new(|| [Kind::Mutate, Kind::Batch, Kind::Read].into_iter().map(OfKind::new).collect());
+    LazyLock::new(|| [Kind::Mutate, Kind::Batch, Kind::Read, Kind::Increment].into_iter().map(OfKind::new).collect());
 
 /// Upper bounds of the histograms of what reads touch.
 const COUNTS: [f64; 14] =

@@ -36,7 +36,7 @@ use crate::birth::{self, BirthConfig, BirthError, Desk, InitialMember};
 use crate::ceiling::CeilingFile;
 use crate::clock;
 use crate::config::{Config, MemberConfig};
-use crate::coordinate::{Admission, Guardrails, Lane, LaneHandle, Limits, Naming, Shared};
+use crate::coordinate::{Admission, CounterTurns, Guardrails, Lane, LaneHandle, Limits, Naming, Shared};
 use crate::metadata_log::{MetadataLog, RaftLog, Timing};
 use crate::peer_rpc::{CallError, PeerRpc};
 use crate::peers::{Caller, Link, PeerClient, PeerEvents, PeerService, Peers, ReplyQueue, run_link};
@@ -191,6 +191,7 @@ impl Node {
             admission: settings.admission.clone(),
             limits: settings.limits.clone(),
             guardrails: settings.guardrails.clone(),
+            counters: CounterTurns::default(),
             incarnation,
         });
         let lanes: Vec<Arc<Lane>> = (0..settings.lanes).map(|number| Lane::new(number, shared.clone())).collect();
@@ -198,8 +199,7 @@ impl Node {
             tasks.extend(run_lane(lane, runtime, receiver));
         }
         let control = Arc::new(service::Control::new(shared.clone(), log.clone(), rpc));
-        // Both are set once, here.
-        let _ = door.lanes.set(lanes.clone());
+        let _ = door.lanes.set(lanes.clone()); // Both are set once, here.
         let _ = door.control.set(control.clone());
         let mut node = Node { shared, log, lanes, runtimes, stop_clients, stop_peers, tasks };
         node.keep_up(ceiling);

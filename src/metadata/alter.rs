@@ -144,9 +144,10 @@ fn altered(
         let Column { name, ty, kind, .. } = column.clone();
         ColumnDefinition { name, ty, kind }
     };
-    validate::columns(subject, &change.columns.iter().map(definition).collect::<Vec<_>>())?;
+    let definitions: Vec<_> = change.columns.iter().map(definition).collect();
+    validate::columns(subject, &definitions)?;
     let options = ask.set.apply_to(&table.options);
-    validate::options(subject.to_owned(), &options)?;
+    validate::options_of(subject, &definitions, &options)?;
     let Change { columns, next_column, .. } = change;
     let table = Table { version: table.version.saturating_add(1), columns, options, ..Table::clone(table) };
     Ok(KnownTable { table: Arc::new(table), next_column })

@@ -316,6 +316,13 @@ fn a_table_that_makes_no_sense_is_refused() {
     assert_eq!(reason(|table| table.columns[3].name = "x".repeat(193)), Reason::BadName);
     assert_eq!(reason(|table| table.name = "semi;colon".into()), Reason::BadName);
     assert_eq!(reason(|table| table.options.default_ttl_s = u32::MAX), Reason::BadOption);
+    assert_eq!(reason(|table| table.columns[3].ty = Type::Counter), Reason::BadType, "beside one that is none");
+    assert_eq!(reason(|table| table.columns[0].ty = Type::Counter), Reason::KeyType);
+    let with_ttl = |table: &mut CreateTable| {
+        (table.columns[2].ty, table.columns[3].ty) = (Type::Counter, Type::Counter);
+        table.options.default_ttl_s = 1;
+    };
+    assert_eq!(reason(with_ttl), Reason::BadOption);
     assert_eq!(reason(|table| table.options.comment = "x".repeat(5_000)), Reason::BadOption);
     let many = |table: &mut CreateTable| {
         let more = (0..1_000).map(|at| column(&format!("c{at}"), Type::Int, ColumnKind::Regular));

@@ -83,7 +83,19 @@ pub(super) fn table(table: &CreateTable) -> Result<(), Refusal> {
     name("table", &table.name, NAME_MAX_CHARS, &IDENTIFIER)?;
     let subject = format!("table {}.{}", table.keyspace, table.name);
     columns(&subject, &table.columns)?;
-    options(subject, &table.options)
+    options_of(&subject, &table.columns, &table.options)
+}
+
+/// Whether tables with these columns can have these options.
+pub(super) fn options_of(subject: &str, columns: &[ColumnDefinition], own: &TableOptions) -> Result<(), Refusal> {
+    options(subject.to_owned(), own)?;
+    match columns.iter().find(|column| column.ty == Type::Counter && own.default_ttl_s > 0) {
+        Some(counter) => {
+            let explanation = format!("column {} is a counter, and counters have no time to live", counter.name);
+            Err(Refusal::new(Reason::BadOption, subject, explanation))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Types are dropped with their keyspace, so nothing elsewhere may be made of them.
@@ -202,7 +214,7 @@ fn key(subject: &str, columns: &[ColumnDefinition]) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn options(subject: String, options: &TableOptions) -> Result<(), Refusal> {
+fn options(subject: String, options: &TableOptions) -> Result<(), Refusal> {
     if options.default_ttl_s > TTL_MAX_S {
         let explanation =
             format!("default_time_to_live is {} s, at most {TTL_MAX_S} s are possible", options.default_ttl_s);

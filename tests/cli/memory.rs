@@ -160,6 +160,9 @@ impl State {
                     Err(error) => Answer::Error(error),
                 }
             }
+            Op::Increment(_) => {
+                Answer::Error(v1::Error::new(Code::Unimplemented, "there are no counters here", Outcome::NotApplied))
+            }
             Op::Batch(request) => {
                 let timestamp = request.options.unwrap_or_default().default_timestamp_us.unwrap_or(0);
                 let item = |mutation| match self.mutate(mutation, timestamp) {
@@ -340,6 +343,10 @@ impl v1::data_server::Data for Memory {
 
     async fn mutate(&self, _: Request<v1::MutateRequest>) -> Result<Response<v1::WriteResult>, Status> {
         Err(Status::unimplemented("the client uses the pipe"))
+    }
+
+    async fn increment_counters(&self, _: Request<v1::IncrementRequest>) -> Result<Response<v1::WriteResult>, Status> {
+        Err(Status::unimplemented("there are no counters here"))
     }
 
     async fn batch(&self, _: Request<v1::BatchRequest>) -> Result<Response<v1::BatchResult>, Status> {

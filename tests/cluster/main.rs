@@ -16,6 +16,7 @@ mod basics;
 mod cluster;
 mod collections;
 mod compaction;
+mod counters;
 mod damaged;
 mod dev;
 mod door;

@@ -18,6 +18,7 @@ mod export;
 mod flush;
 mod get;
 mod import;
+mod increment;
 mod json;
 mod level;
 mod output;
@@ -106,6 +107,8 @@ enum Command {
     Get(get::Get),
     /// Delete a row, the rows whose keys begin alike, or a partition
     Delete(delete::Delete),
+    /// Add to counters of a row
+    Increment(increment::Increment),
     /// Print or count the rows of a table
     Scan(scan::Scan),
     /// Load a CSV or JSON lines file into a table
@@ -177,6 +180,7 @@ impl Command {
             Command::Put(command) => command.run(global).await,
             Command::Get(command) => command.run(global).await,
             Command::Delete(command) => command.run(global).await,
+            Command::Increment(command) => command.run(global).await,
             Command::Scan(command) => command.run(global).await,
             Command::Import(command) => command.run(global).await,
             Command::Export(command) => command.run(global).await,

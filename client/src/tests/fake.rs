@@ -193,6 +193,10 @@ impl v1::data_server::Data for FakeNode {
         Err(Status::unimplemented("the client uses the pipe"))
     }
 
+    async fn increment_counters(&self, _: Request<v1::IncrementRequest>) -> Result<Response<v1::WriteResult>, Status> {
+        Err(Status::unimplemented("the client uses the pipe"))
+    }
+
     async fn batch(&self, _: Request<v1::BatchRequest>) -> Result<Response<v1::BatchResult>, Status> {
         Err(Status::unimplemented("the client uses the pipe"))
     }

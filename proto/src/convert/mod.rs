@@ -20,6 +20,7 @@ use crate::v1::{CellWrite, InvalidDetail, Value};
 
 pub mod answer;
 mod collection;
+pub mod counter;
 pub mod key;
 pub mod mutation;
 pub mod peer;

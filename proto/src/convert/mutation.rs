@@ -8,8 +8,8 @@ use trefoil::model::list::ListPaths;
 use trefoil::model::mutation::MutationBuilder;
 use trefoil::model::time::{EXPIRY_MAX_S, TTL_MAX_S};
 use trefoil::model::{
-    Cell, CellKind, ColumnId, ColumnKind, Deletion, Liveness, LivenessKind, Mutation, PartitionKey, Row, Stamp, Table,
-    Timestamp, Type,
+    Cell, CellKind, Column, ColumnId, ColumnKind, Deletion, Liveness, LivenessKind, Mutation, PartitionKey, Row, Stamp,
+    Table, Timestamp, Type,
 };
 
 use super::collection::ComplexWrite;
@@ -117,6 +117,13 @@ impl Writer<'_> {
     }
 
     fn write(&mut self, write: RowWrite, validity: Validity, marker: Marker) -> Result<()> {
+        let is_counter = |column: &&Column| column.ty == Type::Counter;
+        if marker == Marker::Insert
+            && let Some(counter) = self.context.table.columns.iter().find(is_counter)
+        {
+            let reason = "is a counter: rows of counters are not inserted, they begin with what is added to them";
+            return Err(InvalidDetail::new(reason).column(&counter.name));
+        }
         let (of_statics, of_row) = self.columns(write.cells, validity)?;
         let Columns { row: static_row, named: names_static } = of_statics;
         let Columns { mut row, named: names_regular } = of_row;
@@ -230,7 +237,7 @@ fn simple(op: Op, ty: &Type) -> Result<Option<Bytes>> {
     match op {
         Op::Value(value) => match value::to_bytes(value, ty)? {
             Some(_) if *ty == Type::Counter => {
-                Err(InvalidDetail::new("a counter is added to, not set; adding is not offered yet"))
+                Err(InvalidDetail::new("is a counter: it is added to (Data.IncrementCounters) or deleted, not set"))
             }
             bytes => Ok(bytes),
         },

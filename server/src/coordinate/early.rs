@@ -3,7 +3,6 @@
 //! A table is created on every node at about the same time, and who hears of it first may use it at once. The node that
 //! is behind has begun to fetch: whoever is ahead says so on its links before it sends its first write.
 
-use prost::Message;
 use trefoil::metadata::Epoch;
 use trefoil::model::Instant;
 
@@ -53,6 +52,6 @@ fn bytes(asked: &Asked) -> usize {
     match &asked.work {
         Work::Write(record) => record.len(),
         Work::Read(_) => 0,
-        Work::Forward(mutate, _) => mutate.encoded_len(),
+        Work::Forward(handed, _) => handed.bytes(),
     }
 }

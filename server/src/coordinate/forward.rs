@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 use tonic::Code;
-use trefoil::coordinator::{FailureReason, nearest_first};
+use trefoil::coordinator::{Consistency, FailureReason, nearest_first};
 use trefoil::model::{Instant, NodeId};
 use trefoil::ring::Replicas;
 use trefoil_proto::v1;
@@ -27,8 +27,19 @@ pub(super) struct Forward {
     operation: v1::PeerOperation,
     /// Who may coordinate it if that node does not, the nearest last.
     others: Vec<NodeId>,
+    /// Whether another node may have it after one that may have done it.
+    again: Again,
     /// What can be said of it if nobody acknowledges it: unknown as soon as one node was lost with it (B011).
     so_far: v1::Outcome,
+}
+
+/// Whether doing an operation twice is the same as doing it once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// It is.
+    Same,
+    /// It is not: it is not handed on again unless it is certain that nothing was done (B011).
+    Twice,
 }
 
 impl Forward {
@@ -73,6 +84,25 @@ impl Lane {
         request: Request,
         hops: u32,
     ) {
+        let level = failure::level(&options);
+        options.default_timestamp_us.get_or_insert_with(clock::wall_us);
+        if options.request_id.is_empty() {
+            options.request_id = Bytes::copy_from_slice(Uuid::new_v4().as_bytes());
+        }
+        let mutate = v1::MutateRequest { options: Some(options), mutation: Some(mutation) };
+        let operation = v1::pipe_operation::Op::Mutate(mutate);
+        self.forward_operation(place, replicas, (level, operation, Again::Same), request, hops);
+    }
+
+    /// Hands an operation on one partition, with its level, on to the nearest live replica.
+    pub(super) fn forward_operation(
+        self: &Arc<Self>,
+        place: &Place,
+        replicas: &Replicas,
+        (level, operation, again): (Result<Consistency, v1::Error>, v1::pipe_operation::Op, Again),
+        request: Request,
+        hops: u32,
+    ) {
         if hops >= HOPS_MAX {
             let text = "the request was handed on too often; the nodes do not agree on the ring";
             return request.fail(v1::Error::new(Code::Unavailable, text, v1::Outcome::NotApplied));
@@ -81,22 +111,13 @@ impl Lane {
         let order = nearest_first(&distances, self.shared.alive_mask(replicas), 0);
         let mut others: Vec<NodeId> = order.into_iter().rev().map(|at| replicas.nodes[at].node).collect();
         let Some(node) = others.pop() else {
-            return match failure::level(&options) {
+            return match level {
                 Ok(level) => request.fail(self.nobody_alive(level, replicas, place)),
                 Err(error) => request.fail(error),
             };
         };
-        options.default_timestamp_us.get_or_insert_with(clock::wall_us);
-        if options.request_id.is_empty() {
-            options.request_id = Bytes::copy_from_slice(Uuid::new_v4().as_bytes());
-        }
-        let mutate = v1::MutateRequest { options: Some(options), mutation: Some(mutation) };
         let forwarded = v1::ForwardedRequest {
-            operation: Some(v1::PipeOperation {
-                id: 0,
-                timeout_ms: 0,
-                op: Some(v1::pipe_operation::Op::Mutate(mutate)),
-            }),
+            operation: Some(v1::PipeOperation { id: 0, timeout_ms: 0, op: Some(operation) }),
             hops: hops + 1,
         };
         let operation = v1::PeerOperation {
@@ -110,10 +131,11 @@ impl Lane {
             let reason = format!("the mutation takes {size} bytes, at most {ITEM_BYTES_MAX} can be handed on");
             return request.fail(v1::Error::invalid(v1::InvalidDetail::new(reason)));
         }
-        self.hand_on(Box::new(Forward { node, request, operation, others, so_far: v1::Outcome::NotApplied }));
+        let so_far = v1::Outcome::NotApplied;
+        self.hand_on(Box::new(Forward { node, request, operation, others, again, so_far }));
     }
 
-    fn nobody_alive(&self, level: trefoil::coordinator::Consistency, replicas: &Replicas, place: &Place) -> v1::Error {
+    fn nobody_alive(&self, level: Consistency, replicas: &Replicas, place: &Place) -> v1::Error {
         let regions: Vec<u16> = replicas.nodes.iter().map(|replica| replica.region.0).collect();
         let own = self.shared.own_region(&place.state).0;
         let required = trefoil::coordinator::Requirement::new(level, &regions, own).required();
@@ -173,7 +195,8 @@ impl Lane {
                 forward.so_far = v1::Outcome::Unknown;
             }
         }
-        match forward.others.pop() {
+        let may_go_on = forward.again == Again::Same || forward.so_far == v1::Outcome::NotApplied;
+        match forward.others.pop().filter(|_| may_go_on) {
             Some(next) => {
                 forward.node = next;
                 self.hand_on(forward);

@@ -14,6 +14,7 @@
 //! · every operation is answered once, by its deadline · an error after that point says UNKNOWN.
 
 mod admission;
+mod counting;
 mod early;
 mod failure;
 mod forward;
@@ -47,6 +48,7 @@ use crate::peers::{self, Link, LinkEvents, Peers};
 use crate::replica::{Completion, Replica};
 
 pub use admission::Admission;
+pub use counting::CounterTurns;
 pub use guardrails::{Guardrail, Guardrails};
 pub use naming::{Naming, NoStamp};
 pub use pipe::{AnswerQueue, Answers};
@@ -89,6 +91,8 @@ pub struct Shared {
     pub limits: Limits,
     /// What requests are held against.
     pub guardrails: Guardrails,
+    /// Who adds to which counters.
+    pub counters: CounterTurns,
     /// The start stamp of this run.
     pub incarnation: u64,
 }
@@ -169,6 +173,7 @@ impl Lane {
             Operation::Mutate(request) => self.mutate(request, deadline, reply, 0),
             Operation::Batch(request) => self.batch(request, deadline, reply),
             Operation::Read(request) => self.read(request, deadline, reply),
+            Operation::Increment(request) => self.increment(request, deadline, reply, 0),
         }
     }
 

@@ -3,6 +3,7 @@
 use slab::Slab;
 use trefoil::model::{Instant, NodeId};
 
+use super::counting::Counting;
 use super::forward::Forward;
 use super::read::ReadSession;
 use super::served::Served;
@@ -16,6 +17,8 @@ pub(super) enum Op {
     Read(Box<ReadSession>),
     /// A request that was handed on.
     Forward(Box<Forward>),
+    /// An addition to counters that waits for the own replica.
+    Counting(Box<Counting>),
     /// Something that the own replica does for a peer.
     Served(Served),
     /// A read that is taking a step right now, on this lane's thread.
@@ -28,6 +31,7 @@ impl Op {
             Op::Write(write) => Some(write.deadline),
             Op::Read(read) => Some(read.deadline()),
             Op::Forward(forward) => Some(forward.deadline()),
+            Op::Counting(counting) => counting.deadline(),
             // The own replica always completes.
             Op::Served(_) | Op::Stepping => None,
         }
@@ -38,7 +42,7 @@ impl Op {
             Op::Write(write) => write.waits_for(node),
             Op::Read(read) => read.waits_for(node),
             Op::Forward(forward) => forward.node == node,
-            Op::Served(_) | Op::Stepping => false,
+            Op::Counting(_) | Op::Served(_) | Op::Stepping => false,
         }
     }
 }

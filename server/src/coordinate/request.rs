@@ -32,6 +32,8 @@ pub enum Kind {
     Batch,
     /// One page.
     Read,
+    /// Additions to counters.
+    Increment,
 }
 
 impl Kind {
@@ -41,6 +43,7 @@ impl Kind {
             Operation::Mutate(_) => Kind::Mutate,
             Operation::Batch(_) => Kind::Batch,
             Operation::Read(_) => Kind::Read,
+            Operation::Increment(_) => Kind::Increment,
         }
     }
 
@@ -50,6 +53,7 @@ impl Kind {
             Kind::Mutate => "mutate",
             Kind::Batch => "batch",
             Kind::Read => "read",
+            Kind::Increment => "increment",
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use prost::Message;
 use trefoil::codec::Record;
 use trefoil::codec::mutation::{MutationParts, decode_mutation};
 use trefoil::coordinator::FailureReason;
@@ -42,8 +43,33 @@ pub(super) enum Work {
     Write(Bytes),
     /// A read of the own data.
     Read(Arc<ReadCommand>),
-    /// A mutation to be coordinated.
-    Forward(v1::MutateRequest, u32),
+    /// A request for one partition to be coordinated.
+    Forward(Box<Handed>, u32),
+}
+
+/// What is handed on between nodes.
+pub(super) enum Handed {
+    /// A mutation.
+    Mutate(v1::MutateRequest),
+    /// Additions to counters.
+    Increment(v1::IncrementRequest),
+}
+
+impl Handed {
+    /// Its size.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Handed::Mutate(request) => request.encoded_len(),
+            Handed::Increment(request) => request.encoded_len(),
+        }
+    }
+
+    fn table(&self) -> Option<&v1::TableRef> {
+        match self {
+            Handed::Mutate(request) => request.mutation.as_ref()?.table.as_ref(),
+            Handed::Increment(request) => request.table.as_ref(),
+        }
+    }
 }
 
 /// Why it is not done.
@@ -77,7 +103,7 @@ impl Lane {
             Work::Write(record) => self.check_write(record, asked.placement),
             // Reads wait for no fsync: any mode does.
             Work::Read(command) => self.check_read(command, asked.placement).map(|()| Durability::Commit),
-            Work::Forward(mutate, _) => self.check_forward(mutate, asked.peer).map(|()| Durability::Commit),
+            Work::Forward(handed, _) => self.check_forward(handed, asked.peer).map(|()| Durability::Commit),
         };
         match checked {
             Ok(durability) => self.begin_served(asked, durability),
@@ -103,8 +129,12 @@ impl Lane {
 
     fn begin_served(self: &Arc<Self>, asked: Asked, durability: Durability) {
         let Asked { deadline, work, served, .. } = asked;
-        if let Work::Forward(mutate, hops) = work {
-            return self.mutate(mutate, deadline, request::Reply::Peer(served.replies, served.id), hops);
+        if let Work::Forward(handed, hops) = work {
+            let reply = request::Reply::Peer(served.replies, served.id);
+            return match *handed {
+                Handed::Mutate(request) => self.mutate(request, deadline, reply, hops),
+                Handed::Increment(request) => self.increment(request, deadline, reply, hops),
+            };
         }
         let id = self.ops.lock().insert(Op::Served(served));
         let ticket = Ticket { lane: self.number, id };
@@ -172,8 +202,8 @@ impl Lane {
     }
 
     /// A client names tables by name: one that is not known, or not in this form, may be one that only the peer knows.
-    fn check_forward(&self, mutate: &v1::MutateRequest, peer: NodeId) -> Result<(), Obstacle> {
-        let Some(table) = mutate.mutation.as_ref().and_then(|mutation| mutation.table.as_ref()) else { return Ok(()) };
+    fn check_forward(&self, handed: &Handed, peer: NodeId) -> Result<(), Obstacle> {
+        let Some(table) = handed.table() else { return Ok(()) };
         let state = self.shared.cluster.load();
         let known = state.table_named(&table.keyspace, &table.name);
         let is_known = known.is_some_and(|known| trefoil_proto::convert::schema::fits(table, known));
@@ -249,6 +279,11 @@ impl Lane {
         if is_served {
             return self.served_done(completion.id, completion.outcome);
         }
+        let is_counting = |op: &Op| matches!(op, Op::Counting(_));
+        let counting = self.ops.lock().remove_if(completion.id, is_counting);
+        if let Some(Op::Counting(counting)) = counting {
+            return self.count_on(counting, completion.outcome);
+        }
         match completion.outcome {
             Outcome::Written => self.acknowledged(completion.id, own),
             Outcome::Read(page, cost) => self.read_page(completion.id, own, page, cost),
@@ -264,6 +299,7 @@ impl Lane {
         self.write_expired(id);
         self.read_expired(id);
         self.forward_expired(id);
+        self.counting_expired(id);
     }
 }
 
@@ -275,8 +311,13 @@ fn work(operation: Option<Operation>) -> Result<Work, Reply> {
             Err(error) => Err(failed(FailureReason::Malformed, error.to_string())),
         },
         Some(Operation::Forward(forward)) => match forward.operation.and_then(|operation| operation.op) {
-            Some(v1::pipe_operation::Op::Mutate(mutate)) => Ok(Work::Forward(mutate, forward.hops)),
-            _ => Err(failed(FailureReason::Malformed, "only mutations are handed on")),
+            Some(v1::pipe_operation::Op::Mutate(request)) => {
+                Ok(Work::Forward(Box::new(Handed::Mutate(request)), forward.hops))
+            }
+            Some(v1::pipe_operation::Op::Increment(request)) => {
+                Ok(Work::Forward(Box::new(Handed::Increment(request)), forward.hops))
+            }
+            _ => Err(failed(FailureReason::Malformed, "only mutations and additions to counters are handed on")),
         },
         None => Err(failed(FailureReason::Malformed, "the operation is empty or of a later protocol")),
     }

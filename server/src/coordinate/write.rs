@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use prost::Message;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::coordinator::{FailureReason, Requirement, WriteError, WriteOp, indices};
@@ -25,12 +26,12 @@ pub(super) const HOPS_MAX: u32 = 3;
 
 /// A write under way.
 pub(super) struct Write {
-    op: WriteOp,
-    nodes: Vec<RingReplica>,
-    placement: u64,
-    request: Option<Request>,
-    level: trefoil::coordinator::Consistency,
-    result: v1::WriteResult,
+    pub(super) op: WriteOp,
+    pub(super) nodes: Vec<RingReplica>,
+    pub(super) placement: u64,
+    pub(super) request: Option<Request>,
+    pub(super) level: trefoil::coordinator::Consistency,
+    pub(super) result: v1::WriteResult,
     pub(super) deadline: Instant,
 }
 
@@ -222,19 +223,31 @@ impl Lane {
                 }
                 continue;
             }
-            let operation = v1::PeerOperation {
-                id,
-                timeout_ms,
-                placement,
-                op: Some(v1::peer_operation::Op::Write(record.bytes.clone())),
-            };
-            let sent = self.link(node).ok_or(FailureReason::Disconnected).and_then(|link| link.send(operation));
-            if let Err(reason) = sent {
-                self.write_failed(id, node, reason);
-            }
+            self.send_record(id, node, (placement, timeout_ms), record.bytes.clone());
         }
         // Until here nothing later may be named: whoever sees this stamp passed finds the mutation in a queue.
         drop(turn);
+    }
+
+    fn send_record(&self, id: u64, node: NodeId, (placement, timeout_ms): (u64, u32), record: Bytes) {
+        let operation =
+            v1::PeerOperation { id, timeout_ms, placement, op: Some(v1::peer_operation::Op::Write(record)) };
+        let sent = self.link(node).ok_or(FailureReason::Disconnected).and_then(|link| link.send(operation));
+        if let Err(reason) = sent {
+            self.write_failed(id, node, reason);
+        }
+    }
+
+    /// Hands a record that the own replica has already to every other live one.
+    pub(super) fn send_to_others(&self, mut write: Box<Write>, record: &Bytes, request: Option<Request>) {
+        let (targets, nodes) = (write.op.targets(), write.nodes.clone());
+        let how = (write.placement, timeout_ms(write.deadline));
+        write.request = request;
+        let (own, id) = (self.shared.identity.node, self.ops.lock().insert(Op::Write(write)));
+        for node in indices(targets).map(|replica| nodes[replica].node).filter(|node| *node != own) {
+            self.send_record(id, node, how, record.clone());
+        }
+        self.write_acknowledged(id, own);
     }
 
     /// A replica has acknowledged; whether it was a write that waits for it.

@@ -61,6 +61,17 @@ impl Data for DataService {
         }
     }
 
+    async fn increment_counters(
+        &self,
+        request: Request<v1::IncrementRequest>,
+    ) -> Result<Response<v1::WriteResult>, Status> {
+        let timeout = deadline::timeout(request.metadata());
+        match ask(&self.lane, Operation::Increment(request.into_inner()), timeout).await? {
+            Answer::Write(result) => Ok(Response::new(result)),
+            _ => Err(mixed_up()),
+        }
+    }
+
     async fn batch(&self, request: Request<v1::BatchRequest>) -> Result<Response<v1::BatchResult>, Status> {
         let timeout = deadline::timeout(request.metadata());
         match ask(&self.lane, Operation::Batch(request.into_inner()), timeout).await? {

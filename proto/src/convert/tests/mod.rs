@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod collection;
+mod counter;
 mod mutation;
 mod peer;
 mod read;

@@ -265,6 +265,7 @@ fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shar
     let mut clock = HybridClock::new(Stamp(0), Stamp(0));
     clock.raised(Stamp(i64::MAX / 2));
     Shared {
+        counters: Default::default(),
         identity: identity(&state),
         cluster: ArcSwap::from_pointee(state),
         peers: Arc::new(Peers::new(OWN)),
