@@ -166,12 +166,7 @@ fn counters(subject: &str, columns: &[ColumnDefinition]) -> Result<(), Refusal> 
             );
             Err(Refusal::new(Reason::BadType, subject, explanation))
         }
-        // Counters can be stored, but not yet be added to.
-        (Some(counter), None) => {
-            let explanation = format!("column {} is a counter; these cannot be written yet", counter.name);
-            Err(Refusal::new(Reason::BadType, subject, explanation))
-        }
-        (None, _) => Ok(()),
+        _ => Ok(()),
     }
 }
 
