@@ -115,7 +115,8 @@ async fn values_of_every_type_come_back_from_every_node_and_after_a_restart() {
     assert_eq!(row.get::<Vec<f32>>("v_float").unwrap(), [7.0 / 4.0, 2.0, 9.0 / 4.0]);
     assert_eq!(row.get::<BTreeSet<i64>>("m_set").unwrap(), BTreeSet::from([7, 8]));
     assert_eq!(row.get::<Vec<f64>>("m_list").unwrap().len(), 3);
-    let keys: BTreeMap<(Option<String>, Option<i32>, BTreeSet<i8>), String> = row.get("m_map").unwrap();
+    type Key = (Option<String>, Option<i32>, BTreeSet<i8>);
+    let keys: BTreeMap<Key, String> = row.get("m_map").unwrap();
     assert_eq!(keys.len(), 2);
 }
 

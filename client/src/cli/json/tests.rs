@@ -71,7 +71,7 @@ proptest! {
                     let _ = value.encode(&ty);
                 }
             }
-            let _ = super::super::text::parse(&put, &ty);
+            let _ = text::parse(&put, &ty);
         }
     }
 }
