@@ -196,7 +196,7 @@ def check_reflection(channel):
              for file in described.file_descriptor_response.file_descriptor_proto]
     data = next(file for file in files if file.name == "trefoil/v1/data.proto")
     methods = [method.name for service in data.service for method in service.method]
-    assert methods == ["Pipe", "Read", "ReadStream", "Mutate", "Batch"], methods
+    assert methods == ["Pipe", "Read", "ReadStream", "Mutate", "Batch", "IncrementCounters"], methods
 
 
 def make_schema(channel):
