@@ -6,6 +6,11 @@
 //! ```
 //!
 //! **Invariant:** a name enters a set only once its record is fsynced *and* inserted; only that is told to peers.
+//!
+//! ```text
+//! namer     names and stamps             told      what a replica says of one slice: its set, and what all have
+//! gathered  sets that grow name by name  report    what it says of all, once a second     exchange  who has what
+//! ```
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -16,8 +21,13 @@ use crate::model::{KeyspaceId, MutationName, NodeId, Vnode};
 
 pub mod gathered;
 pub mod namer;
+pub mod report;
 #[cfg(test)]
 mod tests;
+pub mod told;
+
+/// One vnode of one keyspace: what a set is about.
+pub type Slice = (KeyspaceId, Vnode);
 
 /// The names one replica has of one (keyspace, vnode).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -57,6 +67,24 @@ impl ReceivedSet {
             let ours = self.runs.entry(*run).or_default();
             *ours = united(ours, theirs);
         }
+    }
+
+    /// Whether it has every name of `other`.
+    pub fn covers(&self, other: &ReceivedSet) -> bool {
+        other.runs.iter().all(|(run, theirs)| self.runs.get(run).is_some_and(|ours| within(theirs, ours)))
+    }
+
+    /// Lets go of the runs of `origin` before `incarnation`; whether there were any.
+    pub fn forget(&mut self, origin: NodeId, incarnation: u64) -> bool {
+        let before = self.runs.len();
+        self.runs.retain(|(of, run), _| *of != origin || *run >= incarnation);
+        self.runs.len() < before
+    }
+
+    /// How many names it holds; saturates.
+    pub fn count(&self) -> u64 {
+        let intervals = self.runs.values().flatten();
+        intervals.fold(0, |count, interval| count.saturating_add((interval.last - interval.first).saturating_add(1)))
     }
 
     /// What `self` has and `other` has not.
@@ -182,6 +210,17 @@ fn united(left: &[Interval], right: &[Interval]) -> Vec<Interval> {
             _ => all.push(*next),
         }
     }
+}
+
+/// Whether every sequence of `inner` is in `outer`: as intervals of one set do not touch, each lies within one of the other's.
+fn within(inner: &[Interval], outer: &[Interval]) -> bool {
+    let mut at = 0;
+    inner.iter().all(|interval| {
+        while outer.get(at).is_some_and(|candidate| candidate.last < interval.last) {
+            at += 1;
+        }
+        outer.get(at).is_some_and(|candidate| candidate.first <= interval.first)
+    })
 }
 
 fn without(ours: &[Interval], theirs: &[Interval]) -> Vec<Interval> {

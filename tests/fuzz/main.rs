@@ -64,6 +64,7 @@ fn samples(target: &str) -> Vec<Vec<u8>> {
         "manifest_edit" => payloads("manifest", 12),
         "snapshot" => payloads("snapshot", 12),
         "received_set" => received_sets(),
+        "report" => [kept(&["report"]), kept(&["reconciled"])].concat(),
         "metadata_entry" => kept(&["metadata-"]),
         "cluster_state" => kept(&["cluster-state"]),
         "refusal" => vec![

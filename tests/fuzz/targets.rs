@@ -23,6 +23,8 @@ use trefoil::model::{
     Stamp, Stream, Table, Target, TokenRange, Type, Value, VnodeBits,
 };
 use trefoil::received::ReceivedSet;
+use trefoil::received::report::Report;
+use trefoil::received::told::Reconciled;
 use trefoil::sstable::{Access, BlockCache, Sstable};
 use trefoil::store::Stopped;
 use trefoil::vfs::Vfs;
@@ -58,6 +60,7 @@ pub const TARGETS: &[Decoder] = &[
     ("manifest_edit", &["src/store/change.rs"], manifest_edit),
     ("snapshot", &["src/snapshot/manifest.rs", "src/snapshot/directory.rs"], snapshot),
     ("received_set", &["src/received/mod.rs"], received_set),
+    ("report", &["src/received/report.rs", "src/received/told.rs"], report),
     ("metadata_entry", &["src/metadata/entry.rs", "src/metadata/parts.rs", "src/codec/types.rs"], metadata_entry),
     ("cluster_state", &["src/metadata/snapshot.rs"], cluster_state),
     ("refusal", &["src/metadata/refusal.rs"], refusal),
@@ -314,6 +317,18 @@ pub fn received_set(data: &[u8]) {
     if let Ok(set) = ReceivedSet::decode(&mut reader) {
         let mut again = Vec::new();
         set.encode(&mut again);
+        assert_eq!(again, data[..data.len() - reader.remaining()], "accepted, and not as it is written");
+    }
+}
+
+pub fn report(data: &[u8]) {
+    if let Ok(report) = Report::decode(bytes(data)) {
+        assert_eq!(report.encode(), data, "accepted, and not as it is written");
+    }
+    let mut reader = Reader::new("reconciled", bytes(data));
+    if let Ok(reconciled) = Reconciled::decode(&mut reader) {
+        let mut again = Vec::new();
+        reconciled.encode(&mut again);
         assert_eq!(again, data[..data.len() - reader.remaining()], "accepted, and not as it is written");
     }
 }

@@ -5,5 +5,6 @@ mod kept;
 mod log;
 mod merge;
 mod metadata;
+mod received;
 mod sstable;
 mod store;
