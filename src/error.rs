@@ -182,6 +182,12 @@ impl Error {
         }
     }
 
+    /// Whether the system had no room for it: freeing some heals it.
+    pub fn is_disk_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Error::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+    }
+
     /// An [`Error::Io`] for `operation` on `path`.
     pub fn io(operation: &'static str, path: &Path, source: io::Error) -> Error {
         Error::Io { operation, path: path.to_owned(), source: Arc::new(source) }

@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use trefoil::codec::frame::{Framed, put_frame, read_frame};
@@ -15,9 +16,36 @@ use trefoil::model::Stamp;
 use trefoil::vfs::Vfs;
 use trefoil::{Corrupt, Error, Result};
 
+use crate::coordinate::Shared;
+
 const MAGIC: &[u8; 8] = b"TRFLCLK1";
 const SALT: u64 = 1;
 const NAME: &str = "clock";
+
+/// How often it is looked whether the ceiling is near.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Keeps the ceiling on disk ahead of the clock.
+pub async fn keep_raised(file: Arc<CeilingFile>, shared: Arc<Shared>) {
+    let naming = &shared.naming;
+    let mut ticks = tokio::time::interval(LOOK);
+    loop {
+        ticks.tick().await;
+        let Some(ceiling) = naming.ceiling_wanted() else { continue };
+        let file = file.clone();
+        let written = tokio::task::spawn_blocking(move || file.write(ceiling)).await;
+        match written.map_err(|error| error.to_string()).and_then(|written| written.map_err(|error| error.to_string()))
+        {
+            Ok(()) => naming.ceiling_raised(ceiling),
+            Err(reason) => {
+                if naming.obstacle().is_none() {
+                    tracing::error!(reason, "the clock's ceiling could not be written; it is tried again and again");
+                }
+                naming.ceiling_not_raised(reason);
+            }
+        }
+    }
+}
 
 /// The file that holds it.
 pub struct CeilingFile {

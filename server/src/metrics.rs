@@ -55,6 +55,7 @@ const SSTABLES: &str = "trefoil_sstables";
 const SSTABLE_BYTES: &str = "trefoil_sstable_bytes";
 const QUARANTINED: &str = "trefoil_sstables_quarantined";
 const LOG_FAILED: &str = "trefoil_log_failed";
+const STORAGE_FAILED: &str = "trefoil_storage_failed";
 const SNAPSHOTS: &str = "trefoil_snapshots";
 const SNAPSHOT_ONLY_BYTES: &str = "trefoil_snapshot_only_bytes";
 const TABLES_LEAVING: &str = "trefoil_tables_leaving";
@@ -188,6 +189,7 @@ fn look_at(shared: &Shared) {
     gauge!(SSTABLE_BYTES).set(store.sstable_bytes as f64);
     gauge!(QUARANTINED).set(store.sstables_quarantined as f64);
     gauge!(LOG_FAILED).set(if shared.replica.store().log_failure().is_some() { 1.0 } else { 0.0 });
+    gauge!(STORAGE_FAILED).set(if shared.storage_failure().is_some() { 1.0 } else { 0.0 });
     gauge!(SNAPSHOTS).set(store.snapshots as f64);
     gauge!(SNAPSHOT_ONLY_BYTES).set(store.snapshot_only_bytes as f64);
     gauge!(TABLES_LEAVING).set(store.tables_leaving as f64);
@@ -281,6 +283,7 @@ fn describe() {
     describe_gauge!(SSTABLE_BYTES, Unit::Bytes, "Their size");
     describe_gauge!(QUARANTINED, "Files that are damaged or missing, and answer nothing");
     describe_gauge!(LOG_FAILED, "1 if the commit log takes no more writes until the node is started again");
+    describe_gauge!(STORAGE_FAILED, "1 while files cannot be written: a full disk, a failing one");
     describe_gauge!(SNAPSHOTS, "Snapshots, damaged ones included");
     describe_gauge!(SNAPSHOT_ONLY_BYTES, Unit::Bytes, "Files that only snapshots hold");
     describe_gauge!(TABLES_LEAVING, "Tables that are gone and whose data has not followed yet");

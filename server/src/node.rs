@@ -33,7 +33,7 @@ use trefoil::vfs::Vfs;
 use trefoil_proto::v1;
 
 use crate::birth::{self, BirthConfig, BirthError, Desk, InitialMember};
-use crate::ceiling::CeilingFile;
+use crate::ceiling::{CeilingFile, keep_raised};
 use crate::clock;
 use crate::config::{Config, MemberConfig};
 use crate::coordinate::{Admission, CounterTurns, Guardrails, Lane, LaneHandle, Limits, Naming, Shared};
@@ -225,7 +225,7 @@ impl Node {
         };
         self.tasks.push(tokio::spawn(follower.run()));
         self.tasks.push(tokio::spawn(watch_peers(self.shared.clone(), self.log.clone())));
-        self.tasks.push(tokio::spawn(raise_ceiling(self.shared.clone(), ceiling)));
+        self.tasks.push(tokio::spawn(keep_raised(ceiling, self.shared.clone())));
     }
 
     fn serve_clients(&mut self, listener: TcpListener, control: &Arc<service::Control>) {
@@ -490,21 +490,6 @@ async fn watch_peers(shared: Arc<Shared>, log: Arc<RaftLog>) {
             if let Some(epoch) = shared.peers.epoch_of(*node).filter(|epoch| *epoch > own) {
                 log.heard(*node, epoch);
             }
-        }
-    }
-}
-
-/// Keeps the clock's ceiling on disk ahead of the clock.
-async fn raise_ceiling(shared: Arc<Shared>, file: Arc<CeilingFile>) {
-    let mut ticks = tokio::time::interval(REFRESH);
-    loop {
-        ticks.tick().await;
-        let Some(ceiling) = shared.naming.ceiling_wanted() else { continue };
-        let file = file.clone();
-        match tokio::task::spawn_blocking(move || file.write(ceiling)).await {
-            Ok(Ok(())) => shared.naming.ceiling_raised(ceiling),
-            Ok(Err(error)) => tracing::error!(%error, "the clock's ceiling could not be written"),
-            Err(error) => tracing::error!(%error, "the clock's ceiling could not be written"),
         }
     }
 }

@@ -182,7 +182,9 @@ fn trouble(shared: &Shared) -> Trouble {
         format!("{} of {keyspace}.{table} is quarantined: {}", file.path.display(), file.reason)
     });
     let fatal = store.log_failure().map(|cause| format!("the commit log takes no more writes since {cause}"));
-    Trouble { fatal, warnings: quarantined.collect() }
+    let full = shared.storage_failure();
+    let full = full.map(|reason| format!("files cannot be written, writes are refused meanwhile: {reason}"));
+    Trouble { fatal, warnings: full.into_iter().chain(quarantined).collect() }
 }
 
 /// Done when standard input ends, if that is to stop the node.

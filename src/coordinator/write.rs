@@ -13,8 +13,10 @@ pub enum FailureReason {
     Disconnected,
     /// The replica had no room.
     Overloaded,
-    /// The replica's storage failed: disk full, failed sync, corrupt file.
+    /// The replica's storage failed: failed sync, corrupt file.
     Storage,
+    /// The replica's disk is full.
+    DiskFull,
     /// The request was made for another placement of the vnode or another state of the schema.
     Stale,
     /// The stamp is too far ahead of the replica's clock.
@@ -34,6 +36,7 @@ impl FailureReason {
             FailureReason::Disconnected => "disconnected",
             FailureReason::Overloaded => "overloaded",
             FailureReason::Storage => "storage",
+            FailureReason::DiskFull => "disk full",
             FailureReason::Stale => "stale",
             FailureReason::Clock => "clock",
             FailureReason::Malformed => "malformed",

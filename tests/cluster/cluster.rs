@@ -34,11 +34,16 @@ impl Cluster {
     /// The same with settings.
     pub async fn start_with(nodes_per_zone: usize, settings: Settings) -> Cluster {
         let mut cluster = Cluster::prepare(nodes_per_zone, settings);
-        cluster.start_all().await;
-        for statement in SCHEMA {
-            cluster.door(1).apply(statement).await.unwrap();
-        }
+        cluster.begin().await;
         cluster
+    }
+
+    /// Starts what was prepared, and makes [`SCHEMA`].
+    pub async fn begin(&mut self) {
+        self.start_all().await;
+        for statement in SCHEMA {
+            self.door(1).apply(statement).await.unwrap();
+        }
     }
 
     /// Nodes with settings and directories, none of them started.

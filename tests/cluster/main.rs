@@ -3,6 +3,7 @@
 //! ```text
 //!   cluster.rs   some nodes in a temporary directory          process.rs   one of them: its file of settings, its log
 //!   door.rs      requests to one chosen node, never retried   wait.rs      conditions with a deadline; there are no sleeps
+//!   small_disk.rs  a disk that can be filled
 //! ```
 //!
 //! The other files are the tests, each named for what it shows. `docs/testing.md` lists them, and how to run them for
@@ -19,6 +20,7 @@ mod compaction;
 mod counters;
 mod damaged;
 mod dev;
+mod disk_full;
 mod door;
 mod guardrails;
 mod kills;
@@ -29,6 +31,7 @@ mod peer_port;
 mod process;
 mod repair;
 mod schema;
+mod small_disk;
 mod snapshots;
 mod stopping;
 mod types;

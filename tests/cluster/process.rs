@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::small_disk::SmallDisk;
 use crate::wait::until_or_last;
 
 /// Lines of a node's log that a failed test prints.
@@ -59,6 +60,8 @@ pub struct Process {
     pub place: Place,
     directory: PathBuf,
     child: Option<Child>,
+    /// Where its data is, if not in the directory.
+    disk: Option<SmallDisk>,
 }
 
 impl Place {
@@ -110,7 +113,7 @@ impl Process {
     /// A node that is not started yet, with a directory of its own.
     pub fn new(directory: PathBuf, place: Place, settings: &str) -> Process {
         fs::create_dir_all(&directory).unwrap();
-        let process = Process { place, directory, child: None };
+        let process = Process { place, directory, child: None, disk: None };
         process.configure(settings);
         process
     }
@@ -132,7 +135,21 @@ impl Process {
     pub fn start(&mut self) {
         assert!(self.child.is_none(), "it runs already");
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).unwrap();
-        self.child = Some(serve(&self.settings_file(), &log));
+        let program = env!("CARGO_BIN_EXE_trefoild");
+        let command = self.disk.as_ref().map_or_else(|| Command::new(program), |disk| disk.command(program));
+        self.child = Some(serve(command, &self.settings_file(), &log));
+    }
+
+    /// Puts its data, of which there is none yet, on a disk of so many bytes; the reason where that cannot be.
+    pub fn use_small_disk(&mut self, bytes: u64) -> Result<(), String> {
+        assert!(self.child.is_none(), "it runs already");
+        self.disk = Some(SmallDisk::mount(&self.data_directory(), bytes)?);
+        Ok(())
+    }
+
+    /// The disk of [`Process::use_small_disk`].
+    pub fn disk(&self) -> &SmallDisk {
+        self.disk.as_ref().unwrap()
     }
 
     pub fn is_running(&self) -> bool {
@@ -229,8 +246,8 @@ impl Drop for Process {
 }
 
 /// `trefoild serve` with a file of settings; all it says goes to `log`. It ends when this process does, however that ends.
-fn serve(settings: &Path, log: &File) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_trefoild"))
+fn serve(mut trefoild: Command, settings: &Path, log: &File) -> Child {
+    trefoild
         .args(["serve", "--until-input-ends", "--config"])
         .arg(settings)
         .stdin(Stdio::piped())

@@ -80,6 +80,12 @@ fn troubles(status: &NodeStatus) -> Vec<String> {
     if !report.log_failure.is_empty() {
         lines.push(format!("node {id}: the commit log takes no more writes since {}", report.log_failure));
     }
+    if !report.storage_failure.is_empty() {
+        lines.push(format!(
+            "node {id}: files cannot be written, writes are refused meanwhile: {}",
+            report.storage_failure
+        ));
+    }
     lines.extend(report.quarantined.iter().map(|file| {
         let runs = file.vnodes.iter().map(|run| match run.last - run.first {
             0 => run.first.to_string(),
@@ -135,6 +141,7 @@ fn node_json(status: &NodeStatus) -> Json {
             "tables_leaving": report.tables_leaving,
             "quarantined": report.quarantined.iter().map(quarantined_json).collect::<Vec<_>>(),
             "log_failure": (!report.log_failure.is_empty()).then_some(&report.log_failure),
+            "storage_failure": (!report.storage_failure.is_empty()).then_some(&report.storage_failure),
         })
     });
     json!({

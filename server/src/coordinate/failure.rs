@@ -1,5 +1,7 @@
 //! What went wrong, as the answer that says so.
 
+use std::time::Duration;
+
 use trefoil::coordinator::{Consistency, FailureReason, ReadError, Unavailable, WriteError};
 use trefoil::model::NodeId;
 use trefoil_proto::REQUEST_ID_BYTES_MAX;
@@ -7,6 +9,9 @@ use trefoil_proto::v1;
 use trefoil_proto::v1::error_detail::Kind;
 
 use super::naming::NoStamp;
+
+/// How long a read that found all replicas busy should stay away.
+const REPLICAS_RETRY: Duration = Duration::from_millis(50);
 
 /// The level of a request, if its options are in order.
 pub(super) fn level(options: &v1::Options) -> Result<Consistency, v1::Error> {
@@ -68,6 +73,10 @@ pub(super) fn write(level: Consistency, error: WriteError, name: impl Fn(usize) 
 pub(super) fn read(level: Consistency, error: ReadError, name: impl Fn(usize) -> NodeId) -> v1::Error {
     match error {
         ReadError::Timeout { required, received, .. } => timeout(level, required, received, v1::Outcome::NotApplied),
+        // A read has no effect, so that nothing was done whoever was asked: the queues for the disk are full.
+        ReadError::Failed { reasons, .. } if reasons.iter().all(|(_, reason)| *reason == FailureReason::Overloaded) => {
+            v1::Error::overloaded("replicas", REPLICAS_RETRY)
+        }
         ReadError::Failed { required, received, reasons } => {
             replica_failure(level, required, received, &reasons, name, v1::Outcome::NotApplied)
         }
@@ -114,7 +123,11 @@ pub(super) fn no_time() -> v1::Error {
 /// No stamp can be given now.
 pub(super) fn no_stamp(no_stamp: &NoStamp) -> v1::Error {
     match no_stamp {
-        NoStamp::Ceiling => v1::Error::overloaded("clock", std::time::Duration::from_millis(20)),
+        NoStamp::Ceiling => v1::Error::overloaded("clock", Duration::from_millis(20)),
+        NoStamp::Stuck(reason) => {
+            let message = format!("this node coordinates no writes until it can write its clock to the disk: {reason}");
+            v1::Error::new(tonic::Code::Unavailable, message, v1::Outcome::NotApplied)
+        }
         NoStamp::Behind(micros) => {
             let message = format!(
                 "this node's clock is {} ms behind what it has promised or seen; writes wait until it has caught up",
@@ -132,6 +145,7 @@ pub(super) fn reason_of(failure: &v1::PeerFailure) -> FailureReason {
         v1::PeerFailureKind::Unavailable | v1::PeerFailureKind::Corrupt | v1::PeerFailureKind::Unspecified => {
             FailureReason::Storage
         }
+        v1::PeerFailureKind::DiskFull => FailureReason::DiskFull,
         v1::PeerFailureKind::Invalid => FailureReason::Malformed,
         v1::PeerFailureKind::Clock => FailureReason::Clock,
         v1::PeerFailureKind::Expired => FailureReason::Expired,
@@ -144,10 +158,30 @@ pub(super) fn to_peer(reason: FailureReason, message: String) -> v1::PeerFailure
     let kind = match reason {
         FailureReason::Overloaded => v1::PeerFailureKind::Overloaded,
         FailureReason::Storage | FailureReason::Disconnected | FailureReason::Stale => v1::PeerFailureKind::Unavailable,
+        FailureReason::DiskFull => v1::PeerFailureKind::DiskFull,
         FailureReason::Malformed => v1::PeerFailureKind::Invalid,
         FailureReason::Clock => v1::PeerFailureKind::Clock,
         FailureReason::Expired => v1::PeerFailureKind::Expired,
         FailureReason::TooLarge => v1::PeerFailureKind::TooLarge,
     };
     v1::PeerFailure { kind: kind.into(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(reasons: &[FailureReason]) -> v1::Error {
+        let reasons = reasons.iter().copied().enumerate().collect();
+        read(Consistency::Quorum, ReadError::Failed { required: 2, received: 1, reasons }, |at| NodeId(at as u32))
+    }
+
+    #[test]
+    fn a_read_that_only_finds_full_queues_may_come_again_and_is_told_when() {
+        let busy = failed(&[FailureReason::Overloaded, FailureReason::Overloaded]);
+        assert_eq!((busy.status_code(), busy.outcome()), (tonic::Code::ResourceExhausted, v1::Outcome::NotApplied));
+        assert!(matches!(busy.kind(), Some(Kind::Overloaded(detail)) if detail.retry_after_ms > 0), "{busy:?}");
+        let lost = failed(&[FailureReason::Overloaded, FailureReason::Disconnected]);
+        assert_eq!(lost.status_code(), tonic::Code::Aborted);
+    }
 }

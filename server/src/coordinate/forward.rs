@@ -190,6 +190,7 @@ impl Lane {
             FailureReason::Overloaded | FailureReason::Stale | FailureReason::Clock | FailureReason::Expired => {}
             FailureReason::Disconnected
             | FailureReason::Storage
+            | FailureReason::DiskFull
             | FailureReason::Malformed
             | FailureReason::TooLarge => {
                 forward.so_far = v1::Outcome::Unknown;

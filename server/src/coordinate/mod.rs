@@ -127,6 +127,11 @@ impl Shared {
         }
     }
 
+    /// Why nothing can be written to the disk at present, if that is so. Healed without a restart.
+    pub fn storage_failure(&self) -> Option<String> {
+        self.replica.storage_failure().map(|error| error.to_string()).or_else(|| self.naming.obstacle())
+    }
+
     fn alive_mask(&self, replicas: &Replicas) -> ReplicaMask {
         let alive = self.peers.alive();
         let live = replicas.nodes.iter().enumerate().filter(|(_, replica)| alive.contains(&replica.node));

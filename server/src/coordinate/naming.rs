@@ -14,6 +14,8 @@ pub struct Naming {
 struct State {
     clock: HybridClock,
     namer: Namer,
+    /// Why the ceiling could not be raised when it was tried last.
+    obstacle: Option<String>,
 }
 
 /// Why no stamp can be given now.
@@ -23,6 +25,8 @@ pub enum NoStamp {
     Behind(i64),
     /// The ceiling on disk has been reached and is being raised.
     Ceiling,
+    /// The ceiling on disk has been reached and cannot be raised, for this reason.
+    Stuck(String),
 }
 
 /// The right to name: hold it from the stamp to the moment the mutation is queued.
@@ -35,7 +39,7 @@ pub struct Turn<'a> {
 impl Naming {
     /// Names by `namer`, stamped by `clock`.
     pub fn new(clock: HybridClock, namer: Namer) -> Naming {
-        Naming { state: Mutex::new(State { clock, namer }) }
+        Naming { state: Mutex::new(State { clock, namer, obstacle: None }) }
     }
 
     /// Takes the next stamp, later than `observed` if that is credible.
@@ -46,7 +50,7 @@ impl Naming {
         let _ = state.clock.observe(observed, wall_us);
         match state.clock.next(wall_us) {
             Tick::Stamp(stamp) => Ok(Turn { state, stamp }),
-            Tick::Raise(_) => Err(NoStamp::Ceiling),
+            Tick::Raise(_) => Err(state.obstacle.clone().map_or(NoStamp::Ceiling, NoStamp::Stuck)),
             Tick::Ahead(behind_us) => Err(NoStamp::Behind(behind_us)),
         }
     }
@@ -63,7 +67,19 @@ impl Naming {
 
     /// The ceiling is on disk.
     pub fn ceiling_raised(&self, ceiling: Stamp) {
-        self.state.lock().clock.raised(ceiling);
+        let mut state = self.state.lock();
+        state.clock.raised(ceiling);
+        state.obstacle = None;
+    }
+
+    /// The ceiling could not be made durable; it will be tried again.
+    pub fn ceiling_not_raised(&self, reason: String) {
+        self.state.lock().obstacle = Some(reason);
+    }
+
+    /// Why no more mutations can be named soon, or now, if that is so.
+    pub fn obstacle(&self) -> Option<String> {
+        self.state.lock().obstacle.clone()
     }
 }
 

@@ -15,6 +15,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use trefoil::codec::frame::{FRAME_HEADER_BYTES, Framed, put_frame, read_frame};
@@ -27,6 +29,9 @@ use trefoil::{Corrupt, Error, Result};
 use super::types::{Entry, LogId, StoredMembership, Vote};
 use super::wire::Wire;
 
+/// How often a full disk is tried again.
+const ROOM_PAUSE: Duration = Duration::from_millis(200);
+
 const FORMAT_VERSION: u8 = 1;
 const LOG_MAGIC: &[u8; 8] = b"TRFLMLG1";
 const LOG_HEADER_BYTES: u64 = 9;
@@ -38,6 +43,8 @@ const VOTE_SALT: u64 = u64::from_le_bytes(*b"metavote");
 pub(crate) struct Files {
     vfs: Arc<dyn Vfs>,
     directory: PathBuf,
+    /// Whether whoever writes waits for room on a full disk. Raft takes no error for an answer: it would stop for good.
+    waits_for_room: Arc<AtomicBool>,
 }
 
 /// How far Raft has come on this node. Nowhere on nodes that do not vote.
@@ -60,7 +67,7 @@ impl Files {
         let directory = data_directory.join("metadata");
         vfs.create_dir(&directory)?;
         vfs.sync_dir(data_directory)?;
-        Ok(Files { vfs, directory })
+        Ok(Files { vfs, directory, waits_for_room: Arc::default() })
     }
 
     /// Who this node is and what it knows; nothing in a directory that has not been born.
@@ -121,6 +128,26 @@ impl Files {
         Ok(())
     }
 
+    /// From now on, whether those that write wait on a full disk until there is room, or fail.
+    pub(super) fn wait_for_room(&self, waits: bool) {
+        self.waits_for_room.store(waits, Ordering::Relaxed);
+    }
+
+    fn with_room<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut told = false;
+        loop {
+            match write() {
+                Err(error) if error.is_disk_full() && self.waits_for_room.load(Ordering::Relaxed) => {
+                    if !std::mem::replace(&mut told, true) {
+                        tracing::error!(%error, "this node takes no part in the metadata log until there is room");
+                    }
+                    std::thread::sleep(ROOM_PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
     fn read_whole(&self, name: &str, salt: u64) -> Result<Option<Bytes>> {
         let path = self.directory.join(name);
         if !self.vfs.exists(&path)? {
@@ -142,6 +169,10 @@ impl Files {
 
     /// Writes a new file beside the old one, then puts it in its place: at any time one of the two is whole.
     fn replace_bytes(&self, name: &str, bytes: &[u8]) -> Result<Arc<dyn File>> {
+        self.with_room(|| self.try_replace(name, bytes))
+    }
+
+    fn try_replace(&self, name: &str, bytes: &[u8]) -> Result<Arc<dyn File>> {
         let (path, fresh) = (self.directory.join(name), self.directory.join(format!("{name}.new")));
         if self.vfs.exists(&fresh)? {
             self.vfs.remove(&fresh)?;
@@ -240,7 +271,7 @@ impl LogFile {
         self.attempt(|this| {
             let mut frame = Vec::new();
             put_frame(&mut frame, this.end, payload);
-            this.file.write_at(&frame, this.end)?;
+            this.files.with_room(|| this.file.write_at(&frame, this.end))?;
             this.file.sync()?;
             this.end += frame.len() as u64;
             Ok(())

@@ -45,7 +45,7 @@ pub struct RaftLog {
 
 /// What a node does for the log.
 enum Part {
-    Voter(Raft),
+    Voter { raft: Raft, files: Files },
     Follower { heard: mpsc::Sender<(NodeId, Epoch)>, task: JoinHandle<()> },
 }
 
@@ -53,7 +53,7 @@ impl RaftLog {
     /// Stands for election until there is a leader, in the first term of a cluster: everybody waits for one, and nobody
     /// has heard of another. Waits longer from time to time, from `first` to `longest`.
     pub(crate) async fn campaign(&self, first: Duration, longest: Duration) {
-        let Part::Voter(raft) = &self.part else { return };
+        let Part::Voter { raft, .. } = &self.part else { return };
         let mut pause = first;
         while raft.metrics().borrow().current_leader.is_none() {
             // A refusal says that Raft has stopped: then nothing is left to be won.
@@ -75,7 +75,7 @@ impl RaftLog {
         let voters = voters(saved.state.ring());
         let (held, position) = Held::new(files.clone(), saved);
         let part = if voters.contains(&held.me()) {
-            let store = LogStore::open(files)?;
+            let store = LogStore::open(files.clone())?;
             let machine = Machine::new(Arc::clone(&held), position);
             let config = Arc::new(raft_config(&held.state(), timing)?);
             let network = Network(Arc::clone(&rpc));
@@ -83,7 +83,8 @@ impl RaftLog {
             if held.me() == FOUNDER {
                 found(&raft, &voters).await?;
             }
-            Part::Voter(raft)
+            files.wait_for_room(true);
+            Part::Voter { raft, files }
         } else {
             let (heard, news) = mpsc::channel(HEARD_MAX);
             let task = tokio::spawn(pull::follow(Arc::clone(&held), Arc::clone(&rpc), timing.pull, news));
@@ -118,7 +119,7 @@ impl RaftLog {
 
     pub(super) fn raft(&self) -> Option<&Raft> {
         match &self.part {
-            Part::Voter(raft) => Some(raft),
+            Part::Voter { raft, .. } => Some(raft),
             Part::Follower { .. } => None,
         }
     }
@@ -209,7 +210,7 @@ impl MetadataLog for RaftLog {
 
     fn leader(&self) -> Option<NodeId> {
         match &self.part {
-            Part::Voter(raft) => raft.metrics().borrow().current_leader.map(NodeId::from),
+            Part::Voter { raft, .. } => raft.metrics().borrow().current_leader.map(NodeId::from),
             Part::Follower { .. } => None,
         }
     }
@@ -237,7 +238,8 @@ impl MetadataLog for RaftLog {
     fn shutdown(&self) -> BoxFuture<'_, ()> {
         async move {
             match &self.part {
-                Part::Voter(raft) => {
+                Part::Voter { raft, files } => {
+                    files.wait_for_room(false);
                     if let Err(error) = raft.shutdown().await {
                         tracing::warn!(%error, "the metadata log did not stop cleanly");
                     }

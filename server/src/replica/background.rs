@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use trefoil::Error;
 use trefoil::store::Store;
 
 use crate::clock;
@@ -35,6 +36,8 @@ pub(super) struct Background {
 struct State {
     woken: bool,
     closed: bool,
+    /// Of the last attempt.
+    failure: Option<Error>,
 }
 
 impl Background {
@@ -65,6 +68,15 @@ impl Background {
         self.state.lock().closed
     }
 
+    /// Why the last attempt failed, until one succeeds.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.state.lock().failure.clone()
+    }
+
+    fn attempted(&self, outcome: &Result<(), Error>) {
+        self.state.lock().failure = outcome.as_ref().err().cloned();
+    }
+
     /// Waits at most `patience`, or until somebody wakes it, unless that is not to be heard; `false` once closed.
     pub(super) fn wait(&self, patience: Duration, hear: Hear) -> bool {
         let until = std::time::Instant::now() + patience;
@@ -80,7 +92,7 @@ impl Background {
 }
 
 /// What one of the threads does until there is nothing left to do.
-pub(super) type Work = fn(&Background, &Store) -> Result<(), trefoil::Error>;
+pub(super) type Work = fn(&Background, &Store) -> Result<(), Error>;
 
 pub(super) fn start(
     name: &'static str,
@@ -91,7 +103,9 @@ pub(super) fn start(
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
         let mut pause = (IDLE, Hear::Calls);
         while background.wait(pause.0, pause.1) {
-            pause = match work(&background, &store) {
+            let outcome = work(&background, &store);
+            background.attempted(&outcome);
+            pause = match outcome {
                 Ok(()) => (IDLE, Hear::Calls),
                 Err(error) => {
                     tracing::error!(%error, "{name} failed; it is tried again");
@@ -102,17 +116,18 @@ pub(super) fn start(
     })
 }
 
-pub(super) fn flush(background: &Background, store: &Store) -> Result<(), trefoil::Error> {
-    store.prepare_log()?;
+pub(super) fn flush(background: &Background, store: &Store) -> Result<(), Error> {
+    // Where there is no room for a segment there may be some for a file, which lets segments go.
+    let prepared = store.prepare_log();
     // Where too many files wait to be compacted, writers must: memtables fill up, and then they are told so.
     while store.wants_flush() && !store.must_compact(clock::wall_us() / 1_000_000) && store.flush_next()? {
         background.progress.notify_all();
     }
-    Ok(())
+    prepared
 }
 
 /// What nobody waits for: the data of tables that are gone goes, and so do snapshots that have had their time.
-pub(super) fn tend(_: &Background, store: &Store) -> Result<(), trefoil::Error> {
+pub(super) fn tend(_: &Background, store: &Store) -> Result<(), Error> {
     store.save_quarantines()?;
     store.let_go(clock::wall_us())?;
     store.expire_snapshots(clock::wall_us())

@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
+use trefoil::Error;
 use trefoil::commitlog::Position;
 use trefoil::coordinator::FailureReason;
-use trefoil::model::Durability;
+use trefoil::model::{Durability, Instant};
 use trefoil::store::Store;
 
 use super::background::Background;
@@ -22,6 +23,10 @@ const PERIODIC_SYNC: Duration = Duration::from_secs(5);
 
 /// How long to wait for a flush before looking at deadlines again.
 const BUSY_WAIT: Duration = Duration::from_millis(20);
+
+/// After the disk was found full writes are refused for so long before it is tried again: a try may fill what room there
+/// is, and take it away again.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Bytes of records that may wait for the log thread: what it writes in some tenths of a second. While it waits for a
 /// flush, the writes of all coordinators gather here, and those that were given up are only dropped when it goes on.
@@ -125,6 +130,7 @@ pub(super) fn start(
         records: Vec::new(),
         ends: Vec::new(),
         unsynced_since: None,
+        full: None,
     };
     std::thread::Builder::new().name("log".to_owned()).spawn(move || log.run(&queue))
 }
@@ -137,7 +143,9 @@ struct LogThread {
     records: Vec<Bytes>,
     ends: Vec<Position>,
     /// When the oldest record was written that no fsync covers yet.
-    unsynced_since: Option<trefoil::model::Instant>,
+    unsynced_since: Option<Instant>,
+    /// That the disk is full, and until when nothing is tried.
+    full: Option<(Instant, Error)>,
 }
 
 impl LogThread {
@@ -184,10 +192,15 @@ impl LogThread {
     }
 
     /// Appends what has not expired. While memtables are over their budget it waits for a flush: writers slow down, and
-    /// what meanwhile passes its deadline is dropped.
-    fn append(&mut self, jobs: &mut Vec<WriteJob>) -> Result<(), trefoil::Error> {
+    /// what meanwhile passes its deadline is dropped. Where flushes fail nothing is waited for.
+    fn append(&mut self, jobs: &mut Vec<WriteJob>) -> Result<(), Error> {
         loop {
             self.drop_expired(jobs);
+            if let Some((until, error)) = &self.full
+                && clock::now() < *until
+            {
+                return Err(error.clone());
+            }
             self.ends.clear();
             self.records.extend(jobs.iter().map(|job| job.record.clone()));
             let appended = match jobs.is_empty() {
@@ -196,8 +209,12 @@ impl LogThread {
             };
             self.records.clear();
             self.records.shrink_to(KEPT_RECORDS_MAX);
-            if !matches!(appended, Err(trefoil::Error::Busy { .. })) {
+            self.full = appended.as_ref().err().filter(|error| error.is_disk_full()).map(full_for_a_while);
+            if !matches!(appended, Err(Error::Busy { .. })) {
                 return appended;
+            }
+            if let Some(failure) = self.flushing.failure() {
+                return Err(failure);
             }
             self.outbox.send();
             self.flushing.wake_and_wait(BUSY_WAIT);
@@ -225,7 +242,7 @@ impl LogThread {
         }
     }
 
-    fn refuse(&mut self, jobs: &[WriteJob], error: &trefoil::Error) {
+    fn refuse(&mut self, jobs: &[WriteJob], error: &Error) {
         let (reason, text) = refusal(error);
         for job in jobs {
             self.outbox.push(job.ticket, Outcome::Failed(reason, text.clone()));
@@ -242,6 +259,10 @@ impl LogThread {
             }
         }
     }
+}
+
+fn full_for_a_while(error: &Error) -> (Instant, Error) {
+    (clock::after(FULL_PAUSE), error.clone())
 }
 
 #[cfg(test)]

@@ -176,6 +176,11 @@ impl Replica {
         self.compacting.request(table);
     }
 
+    /// Why files cannot be written at present, if they cannot: a full disk, a failing one. Healed without a restart.
+    pub fn storage_failure(&self) -> Option<Error> {
+        self.flushing.failure()
+    }
+
     /// Records that wait for the log.
     pub fn queued_writes(&self) -> usize {
         self.log.len()
@@ -211,6 +216,7 @@ fn join(thread: JoinHandle<()>) {
 pub fn refusal(error: &Error) -> Refusal {
     let reason = match (error, error.class()) {
         (Error::UnknownTable { .. }, _) => FailureReason::Stale,
+        _ if error.is_disk_full() => FailureReason::DiskFull,
         (_, Class::Retry) => FailureReason::Overloaded,
         (_, Class::Unavailable | Class::Corrupt) => FailureReason::Storage,
         (_, Class::Invalid) => FailureReason::Malformed,

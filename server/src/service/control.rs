@@ -96,6 +96,7 @@ impl Control {
             tables_leaving: store.tables_leaving,
             quarantined: self.shared.replica.store().quarantined().iter().map(quarantined).collect(),
             log_failure: self.shared.replica.store().log_failure().unwrap_or_default(),
+            storage_failure: self.shared.storage_failure().unwrap_or_default(),
         }
     }
 
