@@ -16,6 +16,8 @@
 //! with L10 a read meets one, and each row is written about five times per level. This is the idea of Cassandra's unified
 //! strategy; that files are cut at aligned vnodes makes the sets of upper levels small, so that several go on at once.
 
+use std::collections::BTreeMap;
+
 use crate::model::{Token, VnodeBits};
 
 use super::{Action, Choice, FileFacts, INPUTS_MAX, Terms};
@@ -131,11 +133,16 @@ fn at_once(set: Vec<&FileFacts>) -> Vec<&FileFacts> {
 pub fn settled_bytes<'a>(files: impl IntoIterator<Item = &'a FileFacts>, bits: VnodeBits) -> u64 {
     let mut files: Vec<&FileFacts> = files.into_iter().collect();
     files.sort_by(|a, b| density([*b], bits).total_cmp(&density([*a], bits)).then(a.id.cmp(&b.id)));
-    let mut counted: Vec<&FileFacts> = Vec::new();
+    // Those that are counted do not overlap: of these only the last one that begins before a file ends can reach into it.
+    let mut counted: BTreeMap<Token, Token> = BTreeMap::new();
+    let mut bytes = 0;
     for file in files {
-        if !counted.iter().any(|other| other.tokens.0 <= file.tokens.1 && file.tokens.0 <= other.tokens.1) {
-            counted.push(file);
+        let (begin, end) = file.tokens;
+        let before = counted.range(..=end).next_back();
+        if before.is_none_or(|(_, reaches)| *reaches < begin) {
+            counted.insert(begin, end);
+            bytes += file.bytes;
         }
     }
-    counted.iter().map(|file| file.bytes).sum()
+    bytes
 }

@@ -74,6 +74,38 @@ fn only_files_of_a_level_that_overlap_are_merged_and_sets_are_apart() {
     assert_eq!(decide(&chain, &leveled, &[]), [[1, 2, 3]]);
 }
 
+/// Against each pair of files being looked at.
+#[test]
+fn settled_files_are_the_densest_of_those_that_overlap() {
+    let mut state = 7u64;
+    let mut random = |below: u32| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) % u64::from(below)) as u32
+    };
+    for _ in 0..300 {
+        let files: Vec<FileFacts> = (0..random(30))
+            .map(|number| {
+                let first = random(VNODES);
+                file(
+                    u128::from(number),
+                    1 + u64::from(random(1 << 20)),
+                    first,
+                    first + random((VNODES - first).min(200)),
+                )
+            })
+            .collect();
+        let mut densest: Vec<&FileFacts> = files.iter().collect();
+        densest.sort_by(|a, b| density([*b], bits()).total_cmp(&density([*a], bits())).then(a.id.cmp(&b.id)));
+        let mut apart: Vec<&FileFacts> = Vec::new();
+        for file in densest {
+            if apart.iter().all(|other| other.tokens.1 < file.tokens.0 || file.tokens.1 < other.tokens.0) {
+                apart.push(file);
+            }
+        }
+        assert_eq!(settled_bytes(&files, bits()), apart.iter().map(|file| file.bytes).sum::<u64>());
+    }
+}
+
 #[test]
 fn a_cut_file_is_of_the_level_that_the_whole_one_was() {
     let level_of = |file: FileFacts| density([&file], bits());
