@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::kept::Everywhere;
 use super::segment::FOOTER;
 use crate::Result;
 use crate::codec::RecordKind;
@@ -9,13 +10,13 @@ use crate::codec::mutation::token_of;
 use crate::codec::record::Head;
 use crate::codec::varint::{Reader, put_varint};
 use crate::model::{KeyspaceId, MutationName, Stamp, Vnode, VnodeBits};
-use crate::received::ReceivedSet;
 use crate::received::gathered::Gathered;
+use crate::received::{ReceivedSet, ReceivedSets};
 
 /// What a footer says of one record.
 pub(super) struct Entry {
     stamp: Stamp,
-    name: Option<(KeyspaceId, Vnode, MutationName)>,
+    pub(super) name: Option<(KeyspaceId, Vnode, MutationName)>,
 }
 
 impl Entry {
@@ -33,7 +34,7 @@ impl Entry {
 
 /// The contents of a segment so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Contents {
+pub struct Contents {
     /// Named and nameless ones.
     records: u64,
     /// The lowest and the highest, if there is any record.
@@ -51,6 +52,20 @@ impl Contents {
         if let Some((keyspace, vnode, name)) = entry.name {
             self.names.add((keyspace, vnode), name);
         }
+    }
+
+    /// Whether any of the names may be stamped behind what is everywhere; a slice that `everywhere` does not have is
+    /// nobody else's.
+    pub(super) fn may_be_lacked(&self, everywhere: &Everywhere) -> bool {
+        let Some((_, highest)) = self.stamps else { return false };
+        let through = |slice: &(KeyspaceId, Vnode)| everywhere.get(slice).is_some_and(|through| *through < highest);
+        self.names.slices().any(through)
+    }
+
+    /// Whether it holds one of these names.
+    pub(super) fn has_any(&self, wanted: &ReceivedSets) -> bool {
+        let has = |(slice, set): (&(KeyspaceId, Vnode), &ReceivedSet)| self.names.meets(*slice, set);
+        wanted.iter().any(has)
     }
 
     /// The payload of the footer.

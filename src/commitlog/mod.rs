@@ -35,6 +35,11 @@
 //!
 //! Marks cost 25 bytes per group, and scanning for them is done only where a frame does not read.
 //!
+//! # What is kept for others
+//!
+//! A segment that replay does not need any more stays while a replica may lack names in it, within a bound of bytes: whoever
+//! misses a name fetches it from here ([`Reading`]). Which names a segment has is known from its footer.
+//!
 //! # Positions
 //!
 //! They are never used twice: replay seals the last segment where it cuts the torn tail off, and continues in a new one.
@@ -52,6 +57,7 @@ use crate::vfs::Vfs;
 use crate::{Error, Result};
 
 mod footer;
+mod kept;
 mod position;
 mod replay;
 mod segment;
@@ -60,6 +66,7 @@ mod spares;
 mod tests;
 mod writer;
 
+pub use kept::{Everywhere, Named, Reading};
 pub use position::Position;
 pub use spares::Spares;
 pub use writer::CommitLog;
@@ -74,6 +81,9 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// Whose log it is: stands in each segment, and a segment of another is refused.
     pub owner: Identity,
+    /// Bytes of segments that replay does not need and that are kept all the same, for replicas that lack names in them
+    /// ([`CommitLog::held_everywhere`]).
+    pub kept_bytes_max: u64,
 }
 
 /// The smallest size of a segment: the header and a record of half the size must fit.

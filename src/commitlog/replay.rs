@@ -52,15 +52,16 @@ pub(super) fn replay(vfs: &Arc<dyn Vfs>, options: &LogOptions, from: Position, o
     let mut sealed = VecDeque::new();
     for number in &segments {
         let file = SegmentFile::open(&**vfs, directory, options.owner, *number)?;
-        let end = if Some(number) == segments.last() {
-            file.replay_last(from, on_record)?
+        let (bytes, contents) = if Some(number) == segments.last() {
+            file.replay_last(from, on_record).map(|(end, contents)| (end, Some(contents)))?
         } else if *number < from.segment {
+            // Kept for others, if at all. It is read when they ask.
             file.check_header()?;
-            file.len
+            (file.len, None)
         } else {
-            file.read_sealed(on_record)?
+            file.read_sealed(on_record).map(|walk| (walk.end, Some(walk.contents)))?
         };
-        sealed.push_back(Sealed { number: *number, bytes: end });
+        sealed.push_back(Sealed { number: *number, bytes, contents });
     }
     Ok(Past { sealed, spares })
 }
@@ -132,7 +133,7 @@ fn check_complete(segments: &[u64], from: Position, directory: &Path) -> Result<
 }
 
 /// A segment under examination.
-struct SegmentFile {
+pub(super) struct SegmentFile {
     owner: Identity,
     number: u64,
     path: PathBuf,
@@ -167,7 +168,7 @@ enum Ending {
 }
 
 impl SegmentFile {
-    fn open(vfs: &dyn Vfs, directory: &Path, owner: Identity, number: u64) -> Result<SegmentFile> {
+    pub(super) fn open(vfs: &dyn Vfs, directory: &Path, owner: Identity, number: u64) -> Result<SegmentFile> {
         let path = segment_path(directory, number);
         let file = vfs.open(&path)?;
         let len = file.len()?;
@@ -178,7 +179,7 @@ impl SegmentFile {
         Position { segment: self.number, offset }
     }
 
-    fn corrupt(&self, offset: u64, reason: impl Into<String>) -> Error {
+    pub(super) fn corrupt(&self, offset: u64, reason: impl Into<String>) -> Error {
         Corrupt::new("log segment", reason).at(&self.path, offset).into()
     }
 
@@ -192,6 +193,13 @@ impl SegmentFile {
         Ok(bytes.into())
     }
 
+    /// The first `len` bytes, with a header that was checked.
+    pub(super) fn read_whole(&self, len: u64) -> Result<Bytes> {
+        let bytes = self.read(len.min(self.len))?;
+        self.header(&bytes)?;
+        Ok(bytes)
+    }
+
     fn check_header(&self) -> Result<()> {
         self.header(&self.read(self.len.min(HEADER_BYTES))?).map(drop)
     }
@@ -203,26 +211,29 @@ impl SegmentFile {
     }
 
     /// A segment that is not the last: all of it was durable.
-    fn read_sealed(&self, on_record: OnRecord) -> Result<u64> {
+    fn read_sealed(&self, on_record: OnRecord) -> Result<Walk> {
         let bytes = self.read(self.len)?;
         self.header(&bytes)?;
         let walk = self.walk(&bytes, on_record)?;
         match walk.ending {
-            Ending::Sealed => Ok(walk.end),
+            Ending::Sealed => Ok(walk),
             Ending::Open(reason) => Err(self.corrupt(walk.end, format!("{reason}, in a segment that was sealed"))),
         }
     }
 
     /// The last segment: cuts a torn tail and seals it.
-    fn replay_last(&self, from: Position, on_record: OnRecord) -> Result<u64> {
+    fn replay_last(&self, from: Position, on_record: OnRecord) -> Result<(u64, Contents)> {
         let bytes = self.read(self.len)?;
-        let Last::Used(walk) = self.read_last(&bytes, from, on_record)? else { return self.end_unused() };
+        let Last::Used(walk) = self.read_last(&bytes, from, on_record)? else {
+            return Ok((self.end_unused()?, Contents::default()));
+        };
         self.file.write_at(&bytes[walk.synced as usize..walk.end as usize], walk.synced)?;
         self.file.sync()?;
-        match walk.ending {
-            Ending::Sealed => Ok(walk.end),
-            Ending::Open(_) => self.seal(walk.end, &walk.contents),
-        }
+        let end = match walk.ending {
+            Ending::Sealed => walk.end,
+            Ending::Open(_) => self.seal(walk.end, &walk.contents)?,
+        };
+        Ok((end, walk.contents))
     }
 
     /// Reads the last segment and leaves it as it is; an error if a power loss cannot have left it so.

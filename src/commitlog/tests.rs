@@ -20,7 +20,7 @@ use crate::{Error, Result};
 const OWNER: Identity = Identity { cluster: uuid::Uuid::from_u128(7), node: NodeId(3), vnode_bits: VnodeBits::DEFAULT };
 
 fn options() -> LogOptions {
-    LogOptions { directory: PathBuf::from("/log"), segment_bytes: SEGMENT_BYTES_MIN, owner: OWNER }
+    LogOptions { directory: PathBuf::from("/log"), segment_bytes: SEGMENT_BYTES_MIN, owner: OWNER, kept_bytes_max: 0 }
 }
 
 /// The record of this number, about `size` bytes large; every seventh has no name.

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::footer::{Contents, Entry};
+use super::kept::Everywhere;
 use super::position::Position;
 use super::replay::Past;
 use super::segment::{HEADER_BYTES, Header, MARK_BYTES, put_mark};
@@ -35,13 +36,17 @@ use crate::{Error, Result};
 
 /// The writing end; one thread at a time.
 pub struct CommitLog {
-    options: LogOptions,
+    pub(super) options: LogOptions,
     spares: Arc<Spares>,
     /// Oldest first, without a gap, up to the active one.
-    sealed: VecDeque<Sealed>,
-    active: Active,
+    pub(super) sealed: VecDeque<Sealed>,
+    pub(super) active: Active,
     /// Everything before it is durable.
-    synced: Position,
+    pub(super) synced: Position,
+    /// Replay will never begin before this position.
+    pub(super) released: Position,
+    /// What every replica holds; `None`: nobody has said.
+    pub(super) everywhere: Option<Everywhere>,
     /// The first failure; after it nothing is written.
     failure: Option<String>,
     /// Reused by every append.
@@ -53,18 +58,20 @@ pub(super) struct Sealed {
     pub(super) number: u64,
     /// Up to the end of its footer.
     pub(super) bytes: u64,
+    /// What its footer says; `None`: it was not read in this run.
+    pub(super) contents: Option<Contents>,
 }
 
-struct Active {
+pub(super) struct Active {
     file: Arc<dyn File>,
     end: Position,
-    contents: Contents,
+    pub(super) contents: Contents,
     next: Next,
 }
 
 /// What may be written to the active segment next.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+pub(super) enum Next {
     Records,
     /// A write failed: what stands behind the end is not known.
     Seal,
@@ -79,8 +86,17 @@ impl CommitLog {
         let number = past.sealed.back().map_or(1, |last| last.number + 1);
         let active = begin(&options, &spares, number)?;
         let (synced, spares) = (active.end, Arc::new(spares));
-        let buffer = Vec::new();
-        Ok(CommitLog { options, spares, sealed: past.sealed, active, synced, failure: None, buffer })
+        Ok(CommitLog {
+            options,
+            spares,
+            sealed: past.sealed,
+            active,
+            synced,
+            released: Position::default(),
+            everywhere: None,
+            failure: None,
+            buffer: Vec::new(),
+        })
     }
 
     /// Writes records one behind the other with one system call per segment touched, and answers the end position of
@@ -125,9 +141,10 @@ impl CommitLog {
         self.active.end
     }
 
-    /// Bytes in all segments that hold records.
+    /// Bytes in the segments that replay may need.
     pub fn bytes(&self) -> u64 {
-        self.sealed.iter().map(|sealed| sealed.bytes).sum::<u64>() + self.active.end.offset
+        let needed = self.sealed.iter().filter(|sealed| sealed.number >= self.released.segment);
+        needed.map(|sealed| sealed.bytes).sum::<u64>() + self.active.end.offset
     }
 
     /// Files made ahead of time; see [`Spares::prepare`].
@@ -135,11 +152,18 @@ impl CommitLog {
         self.spares.clone()
     }
 
-    /// Recycles the segments with a smaller number than that of `position`: all their records are in live SSTables, and
-    /// replay will never begin before `position` again. May be called again if it failed.
+    /// Recycles the segments with a smaller number than that of `position`, except for what is kept for others: all their
+    /// records are in live SSTables, and replay will never begin before `position` again. May be called again if it failed.
     pub fn discard_before(&mut self, position: Position) -> Result<()> {
+        self.released = position.max(self.released);
+        self.discard_unwanted()
+    }
+
+    /// Recycles what neither replay nor anybody else needs.
+    pub(super) fn discard_unwanted(&mut self) -> Result<()> {
         while let Some(oldest) = self.sealed.front()
-            && oldest.number < position.segment
+            && oldest.number < self.released.segment
+            && !self.is_kept(oldest)
         {
             // One by one, oldest first and each durable before the next: a power loss must leave no gap.
             self.spares.give(&self.path(oldest.number))?;
@@ -148,7 +172,7 @@ impl CommitLog {
         Ok(())
     }
 
-    fn path(&self, number: u64) -> PathBuf {
+    pub(super) fn path(&self, number: u64) -> PathBuf {
         segment::segment_path(&self.options.directory, number)
     }
 
@@ -251,8 +275,9 @@ impl CommitLog {
     fn switch(&mut self) -> Result<()> {
         self.seal()?;
         let Position { segment: number, offset: bytes } = self.active.end;
-        self.active = begin(&self.options, &self.spares, number + 1)?;
-        self.sealed.push_back(Sealed { number, bytes });
+        let next = begin(&self.options, &self.spares, number + 1)?;
+        let contents = Some(std::mem::replace(&mut self.active, next).contents);
+        self.sealed.push_back(Sealed { number, bytes, contents });
         self.synced = self.active.end;
         Ok(())
     }

@@ -17,9 +17,9 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Adds a name.
-    pub fn add(&mut self, slice: (KeyspaceId, Vnode), name: MutationName) {
-        self.sets.entry(slice).or_default().add(name);
+    /// Adds a name; whether it is new.
+    pub fn add(&mut self, slice: (KeyspaceId, Vnode), name: MutationName) -> bool {
+        self.sets.entry(slice).or_default().add(name)
     }
 
     /// Adds all names of a set that is not empty.
@@ -30,6 +30,16 @@ impl Gathered {
     /// Takes everything out, in no order.
     pub fn drain(&mut self) -> impl Iterator<Item = ((KeyspaceId, Vnode), ReceivedSet)> {
         self.sets.drain()
+    }
+
+    /// The slices that have names, in no order.
+    pub fn slices(&self) -> impl Iterator<Item = &(KeyspaceId, Vnode)> {
+        self.sets.keys()
+    }
+
+    /// Whether one of `names` is among those of the slice.
+    pub fn meets(&self, slice: (KeyspaceId, Vnode), names: &ReceivedSet) -> bool {
+        self.sets.get(&slice).is_some_and(|ours| names.meets(ours))
     }
 
     /// The sets by ascending keyspace and vnode.

@@ -99,6 +99,14 @@ impl ReceivedSet {
         ReceivedSet { runs }
     }
 
+    /// Whether both have a name.
+    pub fn meets(&self, other: &ReceivedSet) -> bool {
+        let meet = |(run, ours): (&(NodeId, u64), &Vec<Interval>)| {
+            other.runs.get(run).is_some_and(|theirs| have_common(ours, theirs))
+        };
+        self.runs.iter().any(meet)
+    }
+
     /// Whether it holds no name.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
@@ -221,6 +229,14 @@ fn within(inner: &[Interval], outer: &[Interval]) -> bool {
         }
         outer.get(at).is_some_and(|candidate| candidate.first <= interval.first)
     })
+}
+
+fn have_common(left: &[Interval], right: &[Interval]) -> bool {
+    let meets = |interval: &Interval| {
+        let at = right.partition_point(|other| other.last < interval.first);
+        right.get(at).is_some_and(|other| other.first <= interval.last)
+    };
+    left.iter().any(meets)
 }
 
 fn without(ours: &[Interval], theirs: &[Interval]) -> Vec<Interval> {

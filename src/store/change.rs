@@ -10,10 +10,11 @@
 //!   05 received set    keyspace varint | vnode varint | set (received)             replaces the one before
 //!   06 replay from     position                           every record before it is in a file, or of a table that is gone
 //!   07 next file       number varint                      numbers below it have named files
+//!   08 reconciled      keyspace varint | vnode varint | reconciled (received)       rises only
 //!   09 purged through  keyspace varint | vnode varint | stamp i64                    rises only
 //!   0b quarantined      id 16 | vnodes | reason bytes    a listed file that answers nothing; ends when it is removed
 //!   81 table known     table (snapshot/manifest.rs)       takes the place of what was known; goes with the table
-//!   08 reconciled through, 0a withdrawn: reserved
+//!   0a withdrawn: reserved
 //! position segment varint | offset varint
 //! ```
 
@@ -27,7 +28,8 @@ use super::quarantine::Quarantine;
 use crate::codec::varint::{Reader, put_bytes, put_varint};
 use crate::commitlog::Position;
 use crate::model::{KeyspaceId, Stamp, TableId, Vnode};
-use crate::received::{ReceivedSet, ReceivedSets};
+use crate::received::told::Reconciled;
+use crate::received::{ReceivedSet, ReceivedSets, Slice};
 use crate::snapshot::TableInfo;
 use crate::sstable::SstableMeta;
 use crate::{Corrupt, Result};
@@ -39,6 +41,7 @@ const TABLE_GONE: u8 = 4;
 const RECEIVED: u8 = 5;
 const REPLAY_FROM: u8 = 6;
 const NEXT_FILE: u8 = 7;
+const RECONCILED: u8 = 8;
 const PURGED_THROUGH: u8 = 9;
 const FILE_QUARANTINED: u8 = 11;
 const TABLE_KNOWN: u8 = 0x81;
@@ -56,6 +59,7 @@ pub(super) enum Change {
     Received(KeyspaceId, Vnode, ReceivedSet),
     ReplayFrom(Position),
     NextFile(u64),
+    Reconciled(KeyspaceId, Vnode, Reconciled),
     PurgedThrough(KeyspaceId, Vnode, Stamp),
     FileQuarantined(Uuid, Quarantine),
     TableKnown(TableInfo),
@@ -113,6 +117,12 @@ impl Change {
                 info.put(body);
                 TABLE_KNOWN
             }
+            Change::Reconciled(keyspace, vnode, reconciled) => {
+                put_varint(body, u64::from(keyspace.0));
+                put_varint(body, u64::from(vnode.0));
+                reconciled.encode(body);
+                RECONCILED
+            }
             Change::PurgedThrough(keyspace, vnode, stamp) => {
                 put_varint(body, u64::from(keyspace.0));
                 put_varint(body, u64::from(vnode.0));
@@ -143,8 +153,12 @@ impl Change {
                 Change::FileQuarantined(Uuid::from_bytes(reader.array()?), Quarantine::read(&mut reader)?)
             }
             TABLE_KNOWN => Change::TableKnown(TableInfo::read(&mut reader)?),
+            RECONCILED => {
+                let (keyspace, vnode) = read_slice(&mut reader)?;
+                Change::Reconciled(keyspace, vnode, Reconciled::decode(&mut reader)?)
+            }
             PURGED_THROUGH => {
-                let (keyspace, vnode) = (KeyspaceId(reader.varint_u32()?), Vnode(reader.varint_u32()?));
+                let (keyspace, vnode) = read_slice(&mut reader)?;
                 Change::PurgedThrough(keyspace, vnode, Stamp(reader.i64()?))
             }
             optional if optional & OPTIONAL != 0 => Change::Unknown(optional, reader.rest()),
@@ -160,6 +174,10 @@ impl Change {
 
 fn read_table(reader: &mut Reader) -> Result<TableId> {
     Ok(TableId(Uuid::from_bytes(reader.array()?)))
+}
+
+fn read_slice(reader: &mut Reader) -> Result<Slice> {
+    Ok((KeyspaceId(reader.varint_u32()?), Vnode(reader.varint_u32()?)))
 }
 
 /// The payload of one edit.
@@ -192,6 +210,8 @@ pub(super) struct State {
     pub(super) flushed: BTreeMap<TableId, Position>,
     /// What was told, or may be, as of `replay_from`.
     pub(super) received: ReceivedSets,
+    /// Every name stamped at or before that any replica told of is on all of them.
+    pub(super) reconciled: BTreeMap<Slice, Reconciled>,
     /// Everything stamped before is on every replica, and has been for long: what may be purged is counted from here.
     pub(super) purged_through: BTreeMap<(KeyspaceId, Vnode), Stamp>,
     /// Where replay begins.
@@ -235,6 +255,11 @@ impl State {
             }
             Change::Received(keyspace, vnode, set) => drop(self.received.insert((keyspace, vnode), set)),
             Change::ReplayFrom(position) => self.replay_from = position.max(self.replay_from),
+            Change::Reconciled(keyspace, vnode, reconciled) => {
+                let held = self.reconciled.entry((keyspace, vnode)).or_default();
+                held.through = reconciled.through.max(held.through);
+                held.floors.join(&reconciled.floors);
+            }
             Change::PurgedThrough(keyspace, vnode, stamp) => {
                 let held = self.purged_through.entry((keyspace, vnode)).or_insert(stamp);
                 *held = stamp.max(*held);
@@ -268,6 +293,9 @@ impl State {
         let flushed = self.flushed.iter().map(|(table, position)| Change::Flushed(*table, *position));
         let received =
             self.received.iter().map(|((keyspace, vnode), set)| Change::Received(*keyspace, *vnode, set.clone()));
+        let reconciled = self.reconciled.iter();
+        let reconciled =
+            reconciled.map(|((keyspace, vnode), held)| Change::Reconciled(*keyspace, *vnode, held.clone()));
         let purged = self.purged_through.iter();
         let purged = purged.map(|((keyspace, vnode), stamp)| Change::PurgedThrough(*keyspace, *vnode, *stamp));
         let unknown = self.unknown.iter().map(|(kind, body)| Change::Unknown(*kind, body.clone()));
@@ -279,6 +307,7 @@ impl State {
             .chain(flushed)
             .chain(known)
             .chain(received)
+            .chain(reconciled)
             .chain(purged)
             .chain(unknown)
             .chain(numbers)

@@ -48,6 +48,7 @@ mod point;
 mod quarantine;
 mod read;
 mod recovery;
+mod replication;
 mod snapshots;
 mod stopped;
 mod table;
@@ -70,6 +71,8 @@ pub struct StoreOptions {
     pub directory: PathBuf,
     /// Size of a log segment.
     pub segment_bytes: u64,
+    /// Bytes of log segments that are kept only because other replicas may lack names in them.
+    pub log_kept_bytes_max: u64,
     /// Memory for all memtables together; above it [`crate::Error::Busy`] is answered, at half of it flushing begins.
     pub memtable_budget_bytes: u64,
     /// Memory for decoded blocks.
@@ -103,8 +106,10 @@ pub struct TableSpec {
 /// What is in a store, for people and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreStatus {
-    /// Bytes in log segments that hold records.
+    /// Bytes in log segments that a start would replay.
     pub log_bytes: u64,
+    /// Bytes in log segments that are kept for other replicas only.
+    pub log_kept_bytes: u64,
     /// Bytes held by all memtables.
     pub memtable_bytes: u64,
     /// Memtables that wait for their flush.
@@ -175,7 +180,6 @@ impl Store {
     pub fn status(&self) -> StoreStatus {
         let (cache_bytes, cache_hits, cache_misses) = self.cache.usage();
         let mut status = StoreStatus {
-            log_bytes: self.log.lock().bytes(),
             cache_bytes,
             cache_hits,
             cache_misses,
@@ -184,6 +188,9 @@ impl Store {
             large_partitions: self.partitions.large(),
             ..StoreStatus::default()
         };
+        let log = self.log.lock();
+        (status.log_bytes, status.log_kept_bytes) = (log.bytes(), log.kept_bytes());
+        drop(log);
         status.tables_leaving = self.memory.leaving.lock().len() as u64;
         let snapshots = self.snapshots.list();
         status.snapshots = (snapshots.whole.len() + snapshots.damaged.len()) as u64;

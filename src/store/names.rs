@@ -11,13 +11,14 @@
 //! What comes name by name is gathered by slice, and joined set by set: in a table that is synced every few seconds, a
 //! million names become told at once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::change::Change;
 use crate::commitlog::Position;
-use crate::model::{KeyspaceId, MutationName, Vnode};
-use crate::received::ReceivedSets;
+use crate::model::{KeyspaceId, MutationName, Stamp, Vnode};
 use crate::received::gathered::Gathered;
+use crate::received::told::{Floors, Told};
+use crate::received::{ReceivedSet, ReceivedSets, Slice};
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -36,6 +37,21 @@ pub(super) struct Names {
     inserted: Position,
     /// Sets of which the manifest does not know all.
     unsaved: BTreeSet<(KeyspaceId, Vnode)>,
+    /// Sets that have grown since somebody asked which had.
+    grown: BTreeSet<(KeyspaceId, Vnode)>,
+    /// This node has promised to take nothing stamped at or before, except for what it or another replica has already.
+    closed_through: Stamp,
+    /// Groups of records that are about to be logged, or are logged and not all told yet; in log order.
+    unsettled: VecDeque<Unsettled>,
+}
+
+/// One group of records that is on its way into the sets.
+#[derive(Debug)]
+struct Unsettled {
+    /// The lowest stamp among them.
+    lowest: Stamp,
+    /// Where the last of them ends; `None` while they are not logged yet.
+    end: Option<Position>,
 }
 
 impl Names {
@@ -57,6 +73,53 @@ impl Names {
     /// Records were logged, up to `end`.
     pub(super) fn on_appended(&mut self, end: Position) {
         self.appended = end.max(self.appended);
+        if let Some(group) = self.unsettled.back_mut() {
+            group.end.get_or_insert(end);
+        }
+    }
+
+    /// Records stamped from `lowest` on are about to be logged; answers what is promised. One group at a time: one that was
+    /// begun and not logged counts with the next.
+    pub(super) fn begin(&mut self, lowest: Stamp) -> Stamp {
+        // The log may show it all the same when it is opened again, until another one was logged.
+        let refused = self.unsettled.pop_back_if(|group| group.end.is_none());
+        let lowest = refused.map_or(lowest, |refused| refused.lowest.min(lowest));
+        self.unsettled.push_back(Unsettled { lowest, end: None });
+        self.closed_through
+    }
+
+    /// From now on nothing is logged that is stamped at or before `through`, except as the invariant of
+    /// [`Names::closed_through`] allows. Answers up to where the sets, as they are now, hold all there will be.
+    pub(super) fn close(&mut self, through: Stamp) -> Stamp {
+        self.closed_through = through.max(self.closed_through);
+        let settled = self.inserted.min(self.synced);
+        while self.unsettled.pop_front_if(|group| group.end.is_some_and(|end| end <= settled)).is_some() {}
+        let before = |group: &Unsettled| Stamp(group.lowest.0.saturating_sub(1));
+        self.unsettled.iter().map(before).fold(self.closed_through, Stamp::min)
+    }
+
+    /// What is promised.
+    pub(super) fn closed_through(&self) -> Stamp {
+        self.closed_through
+    }
+
+    /// Whether this replica has the name and may say so.
+    pub(super) fn has(&mut self, slice: (KeyspaceId, Vnode), name: MutationName) -> bool {
+        self.sets().get(&slice).is_some_and(|set| set.contains(name))
+    }
+
+    /// Leaves out the runs that are settled: nothing is left to be said of them.
+    pub(super) fn forget(&mut self, slice: Slice, settled: &Floors) {
+        self.sets();
+        let Some(set) = self.sets.get_mut(&slice) else { return };
+        *set = Told::new(std::mem::take(set), settled.clone()).set().clone();
+    }
+
+    /// The sets that have grown since this was asked before.
+    pub(super) fn take_grown(&mut self) -> Vec<((KeyspaceId, Vnode), ReceivedSet)> {
+        self.sets();
+        let grown = std::mem::take(&mut self.grown);
+        grown.into_iter().filter_map(|slice| Some((slice, self.sets.get(&slice)?.clone()))).collect()
     }
 
     /// The record that ends at `end` is inserted.
@@ -87,6 +150,7 @@ impl Names {
             if !names.difference(set).is_empty() {
                 set.union(&names);
                 self.unsaved.insert(place);
+                self.grown.insert(place);
             }
         }
         &self.sets

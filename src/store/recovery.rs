@@ -241,7 +241,8 @@ fn replay(
     memory: &Memory,
 ) -> Result<CommitLog> {
     let directory = options.directory.join(LOG_DIRECTORY);
-    let log = LogOptions { directory, segment_bytes: options.segment_bytes, owner };
+    let kept_bytes_max = options.log_kept_bytes_max;
+    let log = LogOptions { directory, segment_bytes: options.segment_bytes, owner, kept_bytes_max };
     let mut log =
         CommitLog::open(vfs, log, state.replay_from, &mut |replayed| memory.insert(&replayed.record, replayed.end))?;
     let end = log.sync()?;

@@ -51,6 +51,7 @@ impl Node {
         let options = StoreOptions {
             directory: self.path("store"),
             segment_bytes: 16 << 10,
+            log_kept_bytes_max: 0,
             memtable_budget_bytes: 1 << 20,
             cache_bytes: 1 << 20,
             snapshots: Default::default(),

@@ -122,6 +122,7 @@ fn open_on(vfs: Arc<dyn Vfs>, tables: [TableId; 2]) -> Result<Store> {
     let options = StoreOptions {
         directory: PathBuf::from("/node"),
         segment_bytes: 16 << 10,
+        log_kept_bytes_max: 0,
         memtable_budget_bytes: 1 << 20,
         cache_bytes: 1 << 20,
         snapshots: Default::default(),

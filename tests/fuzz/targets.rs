@@ -204,7 +204,7 @@ pub fn log_segment(data: &[u8]) {
     let vfs = files(&[("/log/00000000000000000001.log", data)]);
     let cluster = Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00c1);
     let owner = Identity { cluster, node: NodeId(2), vnode_bits: VnodeBits::DEFAULT };
-    let options = LogOptions { directory: "/log".into(), segment_bytes: SEGMENT_BYTES_MIN, owner };
+    let options = LogOptions { directory: "/log".into(), segment_bytes: SEGMENT_BYTES_MIN, owner, kept_bytes_max: 0 };
     let mut each = |replayed: trefoil::commitlog::Replayed| {
         record(&replayed.record);
         Ok(())

@@ -17,7 +17,7 @@ const SEGMENT: &str = "/log/00000000000000000001.log";
 fn options() -> LogOptions {
     let cluster = Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00c1);
     let owner = Identity { cluster, node: NodeId(2), vnode_bits: VnodeBits::DEFAULT };
-    LogOptions { directory: "/log".into(), segment_bytes: SEGMENT_BYTES_MIN, owner }
+    LogOptions { directory: "/log".into(), segment_bytes: SEGMENT_BYTES_MIN, owner, kept_bytes_max: 0 }
 }
 
 fn open(vfs: &Arc<dyn Vfs>) -> (CommitLog, Vec<Bytes>) {

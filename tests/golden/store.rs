@@ -24,6 +24,7 @@ fn open(vfs: &MemoryVfs) -> Store {
     let options = StoreOptions {
         directory: "node".into(),
         segment_bytes: 16 << 10,
+        log_kept_bytes_max: 0,
         memtable_budget_bytes: 1 << 20,
         cache_bytes: 1 << 20,
         snapshots: Default::default(),

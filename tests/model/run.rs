@@ -347,6 +347,7 @@ impl Run {
         let options = StoreOptions {
             directory: PathBuf::from(DIRECTORY),
             segment_bytes: self.width.segment_bytes,
+            log_kept_bytes_max: 0,
             memtable_budget_bytes: self.width.memtables_bytes,
             cache_bytes: CACHE_BYTES,
             snapshots: Default::default(),

@@ -10,7 +10,7 @@ use trefoil::ring::Zone;
 use super::section::Section;
 use super::settings;
 use super::settings::{
-    CACHE_MIB, DROPPED_KEPT_DAYS, DROPPED_KEPT_MOST, MEMTABLE_MIB, MUTATION_MIB_MAX, PAGE_KIB_DEFAULT,
+    CACHE_MIB, DROPPED_KEPT_DAYS, DROPPED_KEPT_MOST, LOG_KEPT_MIB, MEMTABLE_MIB, MUTATION_MIB_MAX, PAGE_KIB_DEFAULT,
     PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS,
     addresses, runtimes,
 };
@@ -121,6 +121,7 @@ fn node(mut section: Section, base: &Path) -> Result<NodeConfig, Problem> {
 fn storage(mut section: Section) -> Result<StorageConfig, Problem> {
     let config = StorageConfig {
         segment_mib: section.number(&SEGMENT_MIB)?,
+        log_kept_mib: section.number(&LOG_KEPT_MIB)?,
         memtable_mib: section.number(&MEMTABLE_MIB)?,
         cache_mib: section.number(&CACHE_MIB)?,
     };

@@ -90,6 +90,8 @@ pub struct NodeConfig {
 pub struct StorageConfig {
     /// Size of a commit log segment.
     pub segment_mib: u64,
+    /// Commit log that is kept for other replicas only.
+    pub log_kept_mib: u64,
     /// Memory for all memtables together.
     pub memtable_mib: u64,
     /// Memory for decoded blocks.
@@ -247,10 +249,11 @@ pub enum Problem {
 impl Config {
     /// The settings of the store, which lives in `store` within the data directory.
     pub fn store(&self) -> StoreOptions {
-        let StorageConfig { segment_mib, memtable_mib, cache_mib } = self.storage;
+        let StorageConfig { segment_mib, log_kept_mib, memtable_mib, cache_mib } = self.storage;
         StoreOptions {
             directory: self.node.data_dir.join("store"),
             segment_bytes: segment_mib << 20,
+            log_kept_bytes_max: log_kept_mib << 20,
             memtable_budget_bytes: memtable_mib << 20,
             cache_bytes: cache_mib << 20,
             snapshots: self.snapshots.options(),

@@ -31,6 +31,13 @@ const fn number(key: &'static str, min: u64, max: u64, default: u64, about: &'st
 
 // More than twice the largest message of 20 MiB, so that no record needs more than half a segment.
 pub(super) const SEGMENT_MIB: Number = number("segment_mib", 48, 1_024, 64, "size of a commit log segment");
+pub(super) const LOG_KEPT_MIB: Number = number(
+    "log_kept_mib",
+    0,
+    1 << 24,
+    10 << 10,
+    "commit log that is kept because other replicas lack writes in it; the oldest goes first",
+);
 pub(super) const MEMTABLE_MIB: Number =
     number("memtable_mib", 8, 1 << 20, 256, "memory of all memtables; at half of it flushing begins");
 pub(super) const CACHE_MIB: Number = number("cache_mib", 8, 1 << 20, 256, "memory for decoded blocks of SSTables");
@@ -147,6 +154,7 @@ impl Default for StorageConfig {
     fn default() -> StorageConfig {
         StorageConfig {
             segment_mib: SEGMENT_MIB.default,
+            log_kept_mib: LOG_KEPT_MIB.default,
             memtable_mib: MEMTABLE_MIB.default,
             cache_mib: CACHE_MIB.default,
         }

@@ -41,7 +41,7 @@ fn what_is_written_reads_back() {
     let mut config = parse(LEAST).unwrap();
     config.node.data_dir = PathBuf::from("/a \"b\" \\ c");
     config.cluster.vnodes = VnodeBits::new(3).unwrap();
-    config.storage = StorageConfig { segment_mib: 48, memtable_mib: 33, cache_mib: 9 };
+    config.storage = StorageConfig { segment_mib: 48, log_kept_mib: 7, memtable_mib: 33, cache_mib: 9 };
     config.snapshots = SnapshotsConfig { before_drop: false, dropped_kept_days: 3, dropped_kept_most: 4 };
     config.compaction = CompactionConfig { threads: 3, mib_per_s: 5 };
     config.limits.page_kib_default = 77;
@@ -61,7 +61,7 @@ fn a_wrong_setting_is_named() {
         (
             "storage",
             "memtables_mib = 64",
-            "storage.memtables_mib is not a setting; storage has segment_mib, memtable_mib, cache_mib",
+            "storage.memtables_mib is not a setting; storage has segment_mib, log_kept_mib, memtable_mib, cache_mib",
         ),
         ("snapshots", "before_drop = 1", "snapshots.before_drop = 1: must be true or false"),
         (

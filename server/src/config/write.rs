@@ -3,9 +3,9 @@
 use toml::Value;
 
 use super::settings::{
-    self, CACHE_MIB, DROPPED_KEPT_DAYS, DROPPED_KEPT_MOST, MEMTABLE_MIB, MUTATION_MIB_MAX, Number, PAGE_KIB_DEFAULT,
-    PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS, TIMEOUT_MAX_MS,
-    runtimes,
+    self, CACHE_MIB, DROPPED_KEPT_DAYS, DROPPED_KEPT_MOST, LOG_KEPT_MIB, MEMTABLE_MIB, MUTATION_MIB_MAX, Number,
+    PAGE_KIB_DEFAULT, PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS,
+    TIMEOUT_MAX_MS, runtimes,
 };
 use super::{CompactionConfig, Config, GuardrailsConfig, LimitsConfig, SnapshotsConfig};
 
@@ -76,6 +76,7 @@ impl Config {
         let storage = &self.storage;
         "[storage]\n".to_owned()
             + &line(&SEGMENT_MIB, storage.segment_mib)
+            + &line(&LOG_KEPT_MIB, storage.log_kept_mib)
             + &line(&MEMTABLE_MIB, storage.memtable_mib)
             + &line(&CACHE_MIB, storage.cache_mib)
     }

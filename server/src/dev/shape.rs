@@ -17,6 +17,9 @@ use crate::config::{ClusterConfig, Config, MemberConfig, NodeConfig};
 /// The region of all nodes.
 const REGION: &str = "local";
 
+/// Commit log that each node keeps for the others: they are on one disk.
+const LOG_KEPT_MIB: u64 = 256;
+
 /// Ports from one node to the next.
 const PORT_STEP: u32 = 10;
 
@@ -162,6 +165,8 @@ impl Place {
             http_address: self.address(2),
             runtimes,
         };
-        Config::of_member(cluster, node)
+        let mut config = Config::of_member(cluster, node);
+        config.storage.log_kept_mib = LOG_KEPT_MIB;
+        config
     }
 }

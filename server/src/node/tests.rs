@@ -46,6 +46,7 @@ async fn cluster() -> Vec<(Node, String)> {
         store: StoreOptions {
             directory: "data/store".into(),
             segment_bytes: 8 << 20,
+            log_kept_bytes_max: 0,
             memtable_budget_bytes: 64 << 20,
             cache_bytes: 1 << 20,
             snapshots: Default::default(),

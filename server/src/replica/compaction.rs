@@ -174,6 +174,7 @@ mod tests {
         let options = StoreOptions {
             directory: "/node".into(),
             segment_bytes: 1 << 20,
+            log_kept_bytes_max: 0,
             memtable_budget_bytes: 1 << 20,
             cache_bytes: 1 << 20,
             snapshots: Default::default(),

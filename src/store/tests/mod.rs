@@ -31,6 +31,7 @@ mod gone;
 mod law;
 mod paging;
 mod quarantine;
+mod replication;
 mod snapshots;
 mod touched;
 
@@ -47,6 +48,7 @@ fn options() -> StoreOptions {
     StoreOptions {
         directory: PathBuf::from("/node"),
         segment_bytes: 16 << 10,
+        log_kept_bytes_max: 0,
         memtable_budget_bytes: 1 << 20,
         cache_bytes: 1 << 20,
         snapshots: Default::default(),

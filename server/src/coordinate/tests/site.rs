@@ -252,6 +252,7 @@ fn store(state: &ClusterState) -> Store {
     let options = StoreOptions {
         directory: "/store".into(),
         segment_bytes: 8 << 20,
+        log_kept_bytes_max: 0,
         memtable_budget_bytes: 8 << 20,
         cache_bytes: 1 << 20,
         snapshots: Default::default(),

@@ -23,7 +23,12 @@ pub fn identity() -> Identity {
 /// A new log in a directory, with a spare segment made ahead of time as a node does.
 pub fn open(directory: &Path) -> Result<CommitLog> {
     let vfs = Arc::new(DiskVfs);
-    let options = LogOptions { directory: directory.to_owned(), segment_bytes: SEGMENT_BYTES, owner: identity() };
+    let options = LogOptions {
+        directory: directory.to_owned(),
+        segment_bytes: SEGMENT_BYTES,
+        owner: identity(),
+        kept_bytes_max: 0,
+    };
     let log = CommitLog::open(vfs, options, Position::default(), &mut |_| Ok(()))?;
     log.spares().prepare()?;
     Ok(log)

@@ -28,6 +28,7 @@ pub fn open_with(directory: &Path, memtable_budget_bytes: u64, cache_bytes: u64)
     let options = StoreOptions {
         directory: directory.to_owned(),
         segment_bytes: (memtable_budget_bytes / 2).clamp(SEGMENT_BYTES.start, SEGMENT_BYTES.end),
+        log_kept_bytes_max: 0,
         memtable_budget_bytes,
         cache_bytes,
         snapshots: Default::default(),
