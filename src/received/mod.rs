@@ -19,6 +19,7 @@ use crate::Result;
 use crate::codec::varint::{Reader, put_varint};
 use crate::model::{KeyspaceId, MutationName, NodeId, Vnode};
 
+pub mod exchange;
 pub mod gathered;
 pub mod namer;
 pub mod report;
@@ -220,7 +221,8 @@ fn united(left: &[Interval], right: &[Interval]) -> Vec<Interval> {
     }
 }
 
-/// Whether every sequence of `inner` is in `outer`: as intervals of one set do not touch, each lies within one of the other's.
+/// Whether every sequence of `inner` is in `outer`: as intervals of one set do not touch, each lies within one of the
+/// other's.
 fn within(inner: &[Interval], outer: &[Interval]) -> bool {
     let mut at = 0;
     inner.iter().all(|interval| {

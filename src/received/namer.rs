@@ -6,8 +6,8 @@
 //!                                                    Ahead       own wall clock is too far behind: answer CLOCK
 //! ```
 //!
-//! **Invariant:** stamps strictly rise, over restarts too: none is given that is not below a ceiling on disk, and a new run
-//! begins above the ceiling it finds. Both machines are pure: time is handed in, and the caller writes to the disk.
+//! **Invariant:** stamps strictly rise, over restarts too: none is given that is not below a ceiling on disk, and a new
+//! run begins above the ceiling it finds. Both machines are pure: time is handed in, and the caller writes to the disk.
 
 use std::collections::HashMap;
 
@@ -20,6 +20,10 @@ pub const AHEAD_MAX_US: i64 = 500_000;
 /// How far ahead of the clock a new ceiling is put, in microseconds. Larger: fewer writes to the disk. Smaller: a node
 /// that starts again right after a crash waits less until its wall clock reaches the old ceiling.
 pub const CEILING_STEP_US: i64 = 2_000_000;
+
+/// How far behind its clock a node promises to take nothing that nobody knows, in microseconds: longer than a mutation
+/// is on its way.
+pub const CLOSED_BEHIND_US: i64 = 60_000_000;
 
 /// An origin's hybrid logical clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +51,8 @@ pub enum Tick {
 pub struct ClockAhead(pub i64);
 
 impl HybridClock {
-    /// The clock of a new run: behind the ceiling found on disk (`Stamp(0)` if none was ever written) and behind `seen`,
-    /// the largest stamp in the node's data.
+    /// The clock of a new run: behind the ceiling found on disk (`Stamp(0)` if none was ever written) and behind
+    /// `seen`, the largest stamp in the node's data.
     pub fn new(ceiling: Stamp, seen: Stamp) -> HybridClock {
         HybridClock { last: ceiling.max(seen), ceiling }
     }
@@ -67,7 +71,8 @@ impl HybridClock {
         Tick::Stamp(stamp)
     }
 
-    /// Takes note of a stamp that came from elsewhere, so that the next one is later; refuses one that is too far ahead.
+    /// Takes note of a stamp that came from elsewhere, so that the next one is later; refuses one that is too far
+    /// ahead.
     pub fn observe(&mut self, stamp: Stamp, wall_us: i64) -> Result<(), ClockAhead> {
         let ahead = stamp.0.saturating_sub(wall_us);
         if ahead > AHEAD_MAX_US {
@@ -87,6 +92,21 @@ impl HybridClock {
     /// This ceiling is durable. A lower one than before changes nothing.
     pub fn raised(&mut self, ceiling: Stamp) {
         self.ceiling = self.ceiling.max(ceiling);
+    }
+
+    /// Up to which stamp the node may promise, [`CLOSED_BEHIND_US`] behind the clock, to take nothing that nobody
+    /// knows. Never above what [`HybridClock::closed_at_start`] says after a crash. The promise concerns the node's own
+    /// names too, so the clock is behind it from now on.
+    pub fn closable(&mut self, wall_us: i64) -> Stamp {
+        let now = wall_us.max(self.last.0).min(self.ceiling.0);
+        let closable = Stamp(now.saturating_sub(CLOSED_BEHIND_US));
+        self.last = self.last.max(closable);
+        closable
+    }
+
+    /// What no promise of an earlier run exceeded, by the ceiling found on disk: a new run keeps it from the start.
+    pub fn closed_at_start(&self) -> Stamp {
+        Stamp(self.ceiling.0.saturating_sub(CLOSED_BEHIND_US))
     }
 
     /// The largest stamp given or seen.
@@ -110,8 +130,8 @@ pub struct Namer {
 }
 
 impl Namer {
-    /// The namer of a run of `origin` whose first stamp was `start`, durable before the first name is given. An error if
-    /// it lies before 1970: incarnations are unsigned.
+    /// The namer of a run of `origin` whose first stamp was `start`, durable before the first name is given. An error
+    /// if it lies before 1970: incarnations are unsigned.
     pub fn new(origin: NodeId, start: Stamp) -> Result<Namer> {
         let incarnation = u64::try_from(start.0)
             .map_err(|_| Error::invalid("clock", format!("{} µs lies before 1970; set the clock", start.0)))?;

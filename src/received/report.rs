@@ -6,9 +6,10 @@
 //!     ks 1, vnode 31, placement 3, being rebuilt
 //! ```
 //!
-//! A report lists, whole, what changed since the last one that its reader acknowledged, so nothing is lost with a report that
-//! is: the next one lists it again. A reader that has not the base (it started again) does not take the report in; the `acked` of
-//! its own next report says so, and the sender begins with base 0, which lists everything. Where nothing changes it has no slice.
+//! A report lists, whole, what changed since the last one that its reader acknowledged, so nothing is lost with a
+//! report that is: the next one lists it again. A reader that has not the base (it started again) does not take the
+//! report in; the `acked` of its own next report says so, and the sender begins with base 0, which lists everything.
+//! Where nothing changes it has no slice.
 
 use bytes::Bytes;
 
@@ -40,12 +41,13 @@ pub struct ReportNumber {
 pub struct Report {
     /// Which report it is.
     pub number: ReportNumber,
-    /// The number of the report of the same run on which it builds: what did not change since is not listed. 0: it lists all.
+    /// The number of the report of the same run on which it builds: what did not change since is not listed. 0: it
+    /// lists all.
     pub base: u64,
     /// The last report of the reader that the sender took in.
     pub acked: Option<ReportNumber>,
-    /// A promise: the sender names nothing stamped here or before, and accepts nothing so stamped that it has not told, unless
-    /// another replica has told it.
+    /// A promise: the sender names nothing stamped here or before, and accepts nothing so stamped that it has not told,
+    /// unless another replica has told it.
     pub closed_through: Stamp,
     /// By ascending slice.
     pub slices: Vec<(Slice, SliceReport)>,

@@ -11,6 +11,7 @@
 //!
 //! **Invariant:** a set lists no run below its own floors, so two replicas that have the same have equal values.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::ReceivedSet;
@@ -46,6 +47,13 @@ impl Floors {
     /// Whether no floor of `other` is higher.
     pub fn covers(&self, other: &Floors) -> bool {
         other.0.iter().all(|(origin, below)| self.of(*origin) >= *below)
+    }
+
+    /// Lets a set go of the runs that are settled.
+    pub fn settle(&self, set: &mut ReceivedSet) {
+        self.0.iter().for_each(|(origin, below)| {
+            set.forget(*origin, *below);
+        });
     }
 
     /// Whether no run of anybody is settled.
@@ -88,9 +96,7 @@ pub struct Told {
 impl Told {
     /// This set, without the runs that are settled.
     pub fn new(mut set: ReceivedSet, floors: Floors) -> Told {
-        floors.0.iter().for_each(|(origin, below)| {
-            set.forget(*origin, *below);
-        });
+        floors.settle(&mut set);
         Told { floors, set }
     }
 
@@ -111,15 +117,12 @@ impl Told {
 
     /// Whether everything that `other` has is here: listed, or settled.
     pub fn covers(&self, other: &Told) -> bool {
-        self.floors.covers(&other.floors) && {
-            // Nearly always nothing of the other's is settled here, and nothing need be copied.
-            self.set.covers(&other.set) || self.set.covers(&self.unsettled(&other.set))
-        }
+        self.floors.covers(&other.floors) && self.set.covers(&other.above(&self.floors))
     }
 
     /// What `other` has and is neither listed nor settled here.
     pub fn lacks(&self, other: &Told) -> ReceivedSet {
-        self.unsettled(&other.set).difference(&self.set)
+        other.above(&self.floors).difference(&self.set)
     }
 
     /// Adds all that `other` has.
@@ -129,8 +132,14 @@ impl Told {
         *self = Told::new(std::mem::take(&mut self.set), std::mem::take(&mut self.floors));
     }
 
-    fn unsettled(&self, set: &ReceivedSet) -> ReceivedSet {
-        Told::new(set.clone(), self.floors.clone()).set
+    /// The names that are listed and not settled by these floors.
+    pub fn above(&self, floors: &Floors) -> Cow<'_, ReceivedSet> {
+        if self.floors.covers(floors) {
+            return Cow::Borrowed(&self.set);
+        }
+        let mut set = self.set.clone();
+        floors.settle(&mut set);
+        Cow::Owned(set)
     }
 
     /// Appends the encoding (docs/formats.md, "told").
