@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::{Stream, TryStreamExt};
 use tonic::Request;
 use trefoil::model::ddl::DdlStatement;
 use trefoil::model::{Keyspace, Table, UserTypes};
@@ -13,7 +14,7 @@ use trefoil_proto::v1::schema_client::SchemaClient;
 use trefoil_proto::v1::{
     ApplyRequest, ApplyResponse, CompactRequest, CompactionRequest, CreateSnapshotRequest, DescribeRequest,
     FlushRequest, FlushResponse, ListSnapshotsRequest, NodeCompaction, NodeSnapshots, RemoveSnapshotRequest,
-    RingRequest, StatusRequest, StatusResponse, TableRef, Topology,
+    RingRequest, StatusRequest, StatusResponse, TableRef, Topology, VerifyProgress, VerifyRequest,
 };
 
 use crate::client::Client;
@@ -119,6 +120,20 @@ impl Client {
         let asked = RemoveSnapshotRequest { name: name.to_owned(), nodes: Vec::new() };
         let response = self.cluster().await?.remove_snapshot(request(asked)).await;
         response.map(|response| response.into_inner().nodes).map_err(|status| Error::from_status(&status))
+    }
+
+    /// Compares what all replicas of `keyspace.table` hold, and tells how far it is and what differs as it goes. Names at
+    /// most so many differing partitions; the last message has done all vnodes.
+    pub async fn verify(
+        &self,
+        table: &str,
+        name_at_most: u32,
+    ) -> Result<impl Stream<Item = Result<VerifyProgress>> + Unpin + use<>> {
+        let asked = VerifyRequest { table: Some(table_ref(table)), name_at_most };
+        // A large table takes as long as reading it does.
+        let response = self.cluster().await?.verify(Request::new(asked)).await;
+        let messages = response.map_err(|status| Error::from_status(&status))?.into_inner();
+        Ok(messages.map_err(|status| Error::from_status(&status)))
     }
 
     async fn cluster(&self) -> Result<ClusterClient<tonic::transport::Channel>> {

@@ -31,6 +31,7 @@ use trefoil::snapshot::TableLabel;
 use trefoil::store::{Store, StoreOptions, TableSpec};
 use trefoil::vfs::Vfs;
 use trefoil_proto::v1;
+use trefoil_proto::v1::CallKind as K;
 
 use crate::birth::{self, BirthConfig, BirthError, Desk, InitialMember};
 use crate::ceiling::{CeilingFile, keep_raised};
@@ -510,12 +511,8 @@ impl PeerEvents for LaneDoor {
     }
 
     async fn call(&self, kind: v1::CallKind, _from: NodeId, body: Bytes) -> Result<Bytes, Status> {
-        let own = match kind {
-            v1::CallKind::Report | v1::CallKind::Flush | v1::CallKind::Snapshot | v1::CallKind::Compaction => {
-                self.door.control.get()
-            }
-            _ => None,
-        };
+        let is_own = matches!(kind, K::Report | K::Flush | K::Snapshot | K::Compaction | K::Digests);
+        let own = if is_own { self.door.control.get() } else { None };
         match own {
             Some(control) => control.answer(kind, body).await,
             None => self.door.desk.handle(kind, body).await.map_err(Status::from),

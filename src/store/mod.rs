@@ -37,6 +37,7 @@ mod change;
 mod check;
 mod compact;
 mod compacting;
+pub mod digest;
 mod flush;
 mod identity;
 mod leaving;

@@ -357,6 +357,36 @@ impl v1::data_server::Data for Memory {
 #[tonic::async_trait]
 impl v1::cluster_server::Cluster for Memory {
     type WatchStream = Answers<v1::Topology>;
+    type VerifyStream = Answers<v1::VerifyProgress>;
+
+    async fn verify(&self, request: Request<v1::VerifyRequest>) -> Result<Response<Self::VerifyStream>, Status> {
+        let table = request.into_inner().table.unwrap_or_default().name;
+        let (first, done) = (
+            v1::VerifyProgress { vnodes_done: 1, vnodes: 2, partitions: 3, ..Default::default() },
+            v1::VerifyProgress { vnodes_done: 2, vnodes: 2, partitions: 7, ..Default::default() },
+        );
+        let last = match table.as_str() {
+            "kv" => v1::VerifyProgress {
+                differing_partitions: 2,
+                differing: vec![v1::DifferingPartition {
+                    key: vec![v1::Value { kind: Some(Kind::Integer(5)) }],
+                    held: vec![
+                        v1::PartitionHeld { node: 1, digest: vec![1; 16].into(), rows: 2 },
+                        v1::PartitionHeld { node: 2, digest: vec![1; 16].into(), rows: 2 },
+                        v1::PartitionHeld { node: 3, ..Default::default() },
+                    ],
+                }],
+                ..done
+            },
+            "flights" => v1::VerifyProgress {
+                vnodes_not_compared: 1,
+                not_compared: vec![v1::NotCompared { node: 3, reason: "it is not seen alive".to_owned() }],
+                ..done
+            },
+            _ => done,
+        };
+        Ok(Response::new(Box::pin(stream::iter([Ok(first), Ok(last)]))))
+    }
 
     async fn watch(&self, _: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let first = stream::iter([Ok(self.topology())]);

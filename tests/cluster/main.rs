@@ -35,5 +35,6 @@ mod small_disk;
 mod snapshots;
 mod stopping;
 mod types;
+mod verify;
 mod wait;
 mod wide;

@@ -125,6 +125,22 @@ pub enum Error {
         asked: usize,
     },
 
+    /// Replicas hold not the same.
+    #[error("{partitions} partitions differ between replicas")]
+    Differing {
+        /// How many.
+        partitions: u64,
+    },
+
+    /// Not all was compared.
+    #[error("{vnodes} of {all} vnodes could not be compared on all replicas")]
+    NotCompared {
+        /// How many.
+        vnodes: u32,
+        /// Of so many.
+        all: u32,
+    },
+
     /// The rows to be read are not all there.
     #[error("{errors} of {keys} keys could not be written before the measurement; the last error: {last}")]
     Fill {

@@ -36,6 +36,7 @@ mod status;
 mod stopped;
 mod table_name;
 mod text;
+mod verify;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -126,6 +127,8 @@ enum Command {
     /// Make, list and remove snapshots
     #[command(subcommand)]
     Snapshot(snapshot::SnapshotCommand),
+    /// Compare what all replicas of a table hold
+    Verify(verify::Verify),
     /// Measure the cluster with reads and writes
     Bench(bench::Bench),
     /// Check the files of a stopped node, without a cluster
@@ -189,6 +192,7 @@ impl Command {
             Command::Flush(command) => command.run(global).await,
             Command::Compaction(command) => command.run(global).await,
             Command::Snapshot(command) => command.run(global).await,
+            Command::Verify(command) => command.run(global).await,
             Command::Bench(command) => command.run(global).await,
             Command::Check(command) => command.run(global),
             Command::Sstable(command) => command.run(global),

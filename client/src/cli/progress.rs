@@ -24,6 +24,11 @@ impl Progress {
         Progress::new(ProgressBar::new(bytes), "{wide_bar} {percent}% of {binary_total_bytes}, {msg}, {eta} left")
     }
 
+    /// Counts vnodes.
+    pub fn vnodes() -> Progress {
+        Progress::new(ProgressBar::new(0), "{wide_bar} {pos}/{len} vnodes, {eta} left")
+    }
+
     fn new(bar: ProgressBar, template: &str) -> Progress {
         // The templates are ours; a wrong one would leave the default.
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -43,6 +48,17 @@ impl Progress {
         self.bar.set_position(bytes);
         let per_second = rate(rows, self.bar.elapsed());
         self.bar.set_message(format!("{} rows, {}/s", HumanCount(rows), HumanCount(per_second)));
+    }
+
+    /// So many of all vnodes are done.
+    pub fn vnodes_done(&self, done: u32, all: u32) {
+        self.bar.set_length(u64::from(all));
+        self.bar.set_position(u64::from(done));
+    }
+
+    /// Prints results above the bar.
+    pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
     }
 
     /// Prints a line above the bar.

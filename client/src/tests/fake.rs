@@ -205,6 +205,7 @@ impl v1::data_server::Data for FakeNode {
 #[tonic::async_trait]
 impl v1::cluster_server::Cluster for FakeNode {
     type WatchStream = Answers<Topology>;
+    type VerifyStream = Answers<v1::VerifyProgress>;
 
     async fn watch(&self, _: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         Ok(Response::new(Box::pin(WatchStream::new(self.topology.clone()).map(Ok))))
@@ -223,6 +224,10 @@ impl v1::cluster_server::Cluster for FakeNode {
     }
 
     async fn compaction(&self, _: Request<v1::CompactionRequest>) -> Result<Response<v1::CompactionResponse>, Status> {
+        Err(Status::unimplemented("not needed"))
+    }
+
+    async fn verify(&self, _: Request<v1::VerifyRequest>) -> Result<Response<Self::VerifyStream>, Status> {
         Err(Status::unimplemented("not needed"))
     }
 

@@ -40,6 +40,7 @@ impl ClusterService {
 #[tonic::async_trait]
 impl Cluster for ClusterService {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::Topology, Status>> + Send>>;
+    type VerifyStream = Pin<Box<dyn Stream<Item = Result<v1::VerifyProgress, Status>> + Send>>;
 
     async fn status(&self, _request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
         let state = self.control.state();
@@ -106,8 +107,7 @@ impl Cluster for ClusterService {
 
     async fn compact(&self, request: Request<v1::CompactRequest>) -> Result<Response<v1::CompactionResponse>, Status> {
         let v1::CompactRequest { table, nodes } = request.into_inner();
-        let missing = || v1::Error::invalid(v1::InvalidDetail::new("the table is missing")).into_status();
-        let table = table_named(&self.control.state(), &table.ok_or_else(missing)?)?;
+        let table = table_named(&self.control.state(), &table.ok_or_else(table_missing)?)?;
         let nodes = self.nodes(nodes)?;
         Ok(Response::new(v1::CompactionResponse { nodes: self.control.compaction(&nodes, Some(table)).await }))
     }
@@ -149,6 +149,15 @@ impl Cluster for ClusterService {
         let v1::RemoveSnapshotRequest { name, nodes } = request.into_inner();
         self.snapshots(nodes, Call::Remove(name)).await
     }
+
+    async fn verify(&self, request: Request<v1::VerifyRequest>) -> Result<Response<Self::VerifyStream>, Status> {
+        let v1::VerifyRequest { table, name_at_most } = request.into_inner();
+        let state = self.control.state();
+        let id = table_named(&state, &table.ok_or_else(table_missing)?)?;
+        let known = state.table(id).and_then(|table| Some((state.keyspace(table.keyspace)?.clone(), table.clone())));
+        let (keyspace, table) = known.ok_or_else(table_missing)?;
+        Ok(Response::new(Box::pin(self.control.verify(keyspace, table, name_at_most))))
+    }
 }
 
 impl ClusterService {
@@ -183,6 +192,10 @@ fn table_named(state: &ClusterState, reference: &v1::TableRef) -> Result<trefoil
         let invalid = v1::InvalidDetail::new("there is no such table").table(keyspace, name);
         v1::Error::not_found(invalid).into_status()
     })
+}
+
+fn table_missing() -> Status {
+    v1::Error::invalid(v1::InvalidDetail::new("the table is missing")).into_status()
 }
 
 fn known_node(state: &ClusterState, id: u32) -> Result<NodeId, Status> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use prost::Message;
+use tokio::sync::Semaphore;
 use tonic::Status;
 use trefoil::metadata::{ClusterState, Epoch};
 use trefoil::model::{NodeId, TableId, Vnode};
@@ -33,12 +34,18 @@ pub struct Control {
     shared: Arc<Shared>,
     log: Arc<dyn MetadataLog>,
     rpc: Arc<dyn PeerRpc>,
+    /// Whose turn it is to read a vnode for its digest.
+    digesting: Arc<Semaphore>,
 }
 
 impl Control {
     /// Over these parts of a node.
     pub fn new(shared: Arc<Shared>, log: Arc<dyn MetadataLog>, rpc: Arc<dyn PeerRpc>) -> Control {
-        Control { shared, log, rpc }
+        Control { shared, log, rpc, digesting: Arc::new(Semaphore::new(1)) }
+    }
+
+    pub(super) fn digesting(&self) -> Arc<Semaphore> {
+        self.digesting.clone()
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -136,7 +143,8 @@ impl Control {
 
     /// Answers another node: `Report` has an empty question and a [`v1::NodeReport`], `Flush` the id of a table, or
     /// nothing for all tables, and an empty answer, `Snapshot` a [`v1::SnapshotCall`] and [`v1::NodeSnapshots`],
-    /// `Compaction` a [`v1::CompactionCall`] and a [`v1::NodeCompaction`].
+    /// `Compaction` a [`v1::CompactionCall`] and a [`v1::NodeCompaction`], `Digests` a [`v1::DigestCall`] and a
+    /// [`v1::DigestAnswer`].
     pub async fn answer(&self, kind: v1::CallKind, body: Bytes) -> Result<Bytes, Status> {
         match kind {
             v1::CallKind::Report => Ok(Bytes::from(self.report().encode_to_vec())),
@@ -153,6 +161,7 @@ impl Control {
             }
             v1::CallKind::Snapshot => self.answer_snapshots(body).await,
             v1::CallKind::Compaction => self.answer_compaction(body).await,
+            v1::CallKind::Digests => self.answer_digests(body).await,
             other => Err(Status::unimplemented(format!("{} is not asked here", other.as_str_name()))),
         }
     }

@@ -11,10 +11,12 @@ pub(crate) mod compaction;
 mod control;
 mod data;
 mod deadline;
+mod digests;
 mod schema;
 mod snapshots;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::sync::Arc;
 

@@ -24,6 +24,7 @@ use crate::vfs::memory::MemoryVfs;
 
 mod check;
 mod compact;
+mod digest;
 mod expiry;
 mod faults;
 mod files;
