@@ -332,6 +332,7 @@ pub(crate) fn table_specs(state: &ClusterState) -> Vec<TableSpec> {
             durability: table.options.durability,
             lateness_s: table.options.lateness_s,
             compaction: table.options.compaction.clone(),
+            clustering: table.clustering_types(),
             columns: table.columns.iter().map(|column| (column.id, column.ty.clone())).collect(),
             live: state.live_columns(table.id),
             label: TableLabel {

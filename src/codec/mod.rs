@@ -10,7 +10,7 @@
 //! | persisted kind | magic | format version | written by |
 //! |---|---|---|---|
 //! | log segment | `TRFLLOG1` | 1 | [`crate::commitlog`] |
-//! | SSTable | `TRFLSST1` | 1 | [`crate::sstable`] |
+//! | SSTable | `TRFLSST1` | 2, reads 1 | [`crate::sstable`] |
 //! | manifest | `TRFLMAN1` | 1 | [`crate::store`] |
 //! | manifest of a snapshot | `TRFLSNP1` | 1 | [`crate::snapshot`] |
 //! | identity of a data directory | `TRFLIDT1` | 1 | [`crate::store`] |

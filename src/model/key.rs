@@ -306,6 +306,21 @@ impl Slice {
         }
     }
 
+    /// The components of the only row that can lie in it, as they stand in that row's key before its last byte; `None` where
+    /// there may be more rows, or none. In a table without clustering columns they are empty.
+    pub fn only_row(&self, types: &[(Type, Order)]) -> Option<&[u8]> {
+        if !self.surrounds_one_prefix() {
+            return None;
+        }
+        let (_, components) = self.start.0.split_last()?;
+        let is_whole = match types {
+            [] => components.is_empty(),
+            [_] => !components.is_empty(),
+            types => count_components(&self.start.0.slice(..components.len()), types) == Some(types.len()),
+        };
+        is_whole.then_some(components)
+    }
+
     /// Whether no row can lie in it.
     pub fn is_empty(&self) -> bool {
         self.start >= self.end
@@ -324,6 +339,17 @@ fn encode_ordered(subject: &str, components: &[Bytes], types: &[(Type, Order)], 
     check_len(subject, len)?;
     out.push(end);
     Ok(out.into())
+}
+
+/// How many components of these types there are; `None` if they are something else.
+fn count_components(components: &Bytes, types: &[(Type, Order)]) -> Option<usize> {
+    let (mut at, mut count) = (0, 0);
+    while at < components.len() {
+        let (ty, order) = types.get(count)?;
+        ordered::take(components, &mut at, ty, *order).ok()?;
+        count += 1;
+    }
+    Some(count)
 }
 
 fn check_count(subject: &str, given: usize, expected: usize) -> Result<()> {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::block::{BlockBuilder, Continued};
-use super::bloom::BloomBuilder;
+use super::filter::FilterBuilder;
 use super::format::{self, SECTIONS, Section};
 use super::index::IndexBuilder;
 use super::order::Order;
@@ -39,7 +39,7 @@ pub struct Builder {
     /// The encoded entry at hand.
     entry: Vec<u8>,
     index: IndexBuilder,
-    bloom: BloomBuilder,
+    filter: FilterBuilder,
     stats: Stats,
     vnodes: VnodeBuilder,
     /// Partition and place of the first entry of the block being filled, for the index; `None`: it is empty.
@@ -63,7 +63,7 @@ impl Builder {
             partition: None,
             entry: Vec::new(),
             index: IndexBuilder::default(),
-            bloom: BloomBuilder::new(options.expected_partitions),
+            filter: FilterBuilder::new(options.expected_partitions.saturating_add(options.expected_rows)),
             stats: Stats::new(options.table, options.stamps, options.columns.clone()),
             vnodes: VnodeBuilder::new(options.vnode_bits),
             first: None,
@@ -106,7 +106,7 @@ impl Builder {
         self.leave_partition();
         self.cut_block()?;
         let id = self.options.id;
-        let parts = [self.index.finish(), self.bloom.finish(), self.stats.encode(), self.vnodes.finish().encode()];
+        let parts = [self.index.finish(), self.filter.finish(), self.stats.encode(), self.vnodes.finish().encode()];
         let mut sections = [Section { offset: 0, len: 0, crc: 0 }; SECTIONS];
         for (section, bytes) in sections.iter_mut().zip(&parts) {
             let (offset, len) = (self.output.offset, bytes.len() as u64);
@@ -121,6 +121,7 @@ impl Builder {
     fn try_add(&mut self, fragment: &Fragment<EncodedRow>) -> Result<()> {
         self.check_order(fragment)?;
         self.stats.observe(fragment)?;
+        self.filter.observe(fragment);
         self.entry.clear();
         put_entry(&mut self.entry, fragment);
         if self.entry.len() > BLOCK_BYTES_MAX / 2 {
@@ -181,7 +182,6 @@ impl Builder {
 
     fn enter_partition(&mut self, header: &PartitionHeader<EncodedRow>) {
         self.leave_partition();
-        self.bloom.add(header.key.token());
         self.vnodes.partition(header.key.token(), self.output.offset);
         self.partition = Some(Continued {
             key: header.key.clone(),

@@ -18,8 +18,12 @@ use uuid::Uuid;
 use crate::codec::varint::Reader;
 use crate::{Corrupt, Error, Result};
 
-/// The version this build writes, and the only one it reads.
-pub(super) const VERSION: u32 = 1;
+/// The version this build writes. It reads older ones too.
+pub(super) const VERSION: u32 = 2;
+
+/// The first version, whose filters know partitions only.
+pub(super) const OLDEST_VERSION: u32 = 1;
+
 const MAGIC: [u8; 8] = *b"TRFLSST1";
 
 pub(super) const HEADER_BYTES: usize = 8 + 4 + 16 + 4;
@@ -48,15 +52,15 @@ pub(super) fn header(id: Uuid) -> Vec<u8> {
     out
 }
 
-/// Checks a header and answers whose file it is.
-pub(super) fn read_header(bytes: Bytes, path: &Path) -> Result<Uuid> {
+/// Checks a header and answers whose file it is, and of which version.
+pub(super) fn read_header(bytes: Bytes, path: &Path) -> Result<(Uuid, u32)> {
     let covered = bytes.slice(..bytes.len().saturating_sub(4));
     let mut reader = Reader::new("SSTable header", bytes);
     check_magic(&mut reader)?;
-    check_version(&mut reader, path)?;
+    let version = read_version(&mut reader, path)?;
     let id = uuid(&mut reader)?;
     check_crc(&mut reader, &covered)?;
-    Ok(id)
+    Ok((id, version))
 }
 
 /// The footer's bytes.
@@ -75,8 +79,9 @@ pub(super) fn footer(id: Uuid, sections: &[Section; SECTIONS]) -> Vec<u8> {
     out
 }
 
-/// Checks the footer of the file `id` of `file_len` bytes, and that its sections follow each other up to the footer.
-pub(super) fn read_footer(bytes: Bytes, id: Uuid, file_len: u64) -> Result<[Section; SECTIONS]> {
+/// Checks the footer of a file of `file_len` bytes whose header is known, and that its sections follow each other up to the
+/// footer.
+pub(super) fn read_footer(bytes: Bytes, (id, header): (Uuid, u32), file_len: u64) -> Result<[Section; SECTIONS]> {
     let covered = bytes.slice(..bytes.len().saturating_sub(4 + MAGIC.len()));
     let mut reader = Reader::new("SSTable footer", bytes);
     let mut sections = [Section { offset: 0, len: 0, crc: 0 }; SECTIONS];
@@ -86,8 +91,7 @@ pub(super) fn read_footer(bytes: Bytes, id: Uuid, file_len: u64) -> Result<[Sect
     let (found, version) = (uuid(&mut reader)?, reader.u32()?);
     check_crc(&mut reader, &covered)?;
     check_magic(&mut reader)?;
-    // The header has said that this build reads the file.
-    if version != VERSION {
+    if version != header {
         return Err(
             Corrupt::new("SSTable footer", format!("it says format version {version}, unlike the header")).into()
         );
@@ -99,11 +103,11 @@ pub(super) fn read_footer(bytes: Bytes, id: Uuid, file_len: u64) -> Result<[Sect
     Ok(sections)
 }
 
-/// Whether this is a footer that this build, or one with the same format, has written.
-pub(super) fn is_own_footer(bytes: Bytes) -> bool {
+/// Whether this is a footer of a version that this build reads.
+pub(super) fn is_readable_footer(bytes: Bytes) -> bool {
     let covered = bytes.slice(..bytes.len().saturating_sub(4 + MAGIC.len()));
     let mut rest = Reader::new("SSTable footer", bytes.slice(covered.len()..));
-    covered.ends_with(&VERSION.to_le_bytes())
+    (OLDEST_VERSION..=VERSION).any(|version| covered.ends_with(&version.to_le_bytes()))
         && check_crc(&mut rest, &covered).is_ok()
         && check_magic(&mut rest).is_ok()
 }
@@ -156,13 +160,13 @@ fn check_magic(reader: &mut Reader) -> Result<()> {
     Ok(())
 }
 
-fn check_version(reader: &mut Reader, path: &Path) -> Result<()> {
+fn read_version(reader: &mut Reader, path: &Path) -> Result<u32> {
     let found = reader.u32()?;
-    if found != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&found) {
         let file = path.to_owned();
-        return Err(Error::Version { what: "SSTable", file, found, oldest: VERSION, newest: VERSION });
+        return Err(Error::Version { what: "SSTable", file, found, oldest: OLDEST_VERSION, newest: VERSION });
     }
-    Ok(())
+    Ok(found)
 }
 
 fn check_crc(reader: &mut Reader, covered: &[u8]) -> Result<()> {

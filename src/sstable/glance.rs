@@ -5,6 +5,7 @@
 
 use super::Access;
 use super::block::{Block, Span};
+use super::filter::RowHash;
 use super::reader::Sstable;
 use super::rows::seek_block;
 use crate::Result;
@@ -12,15 +13,19 @@ use crate::codec::EncodedRow;
 use crate::model::{Deletion, Direction, Fragment, Glance, Lone, PartitionKey, ReadCost, Slice};
 
 impl Sstable {
-    /// What it holds of the partition within the slice, as [`Sstable::partition`] would yield it.
+    /// What it holds of the partition within the slice, as [`Sstable::partition`] would yield it, unless that changes nothing
+    /// of what was `seen` in other places. `row`: the only one that can lie in the slice, if there is but one.
     pub fn glance(
         &self,
         key: &PartitionKey,
         slice: &Slice,
+        row: Option<RowHash>,
+        seen: &Glance<EncodedRow>,
         access: Access,
         cost: &mut ReadCost,
     ) -> Result<Glance<EncodedRow>> {
-        let first = match self.may_matter(key, std::slice::from_ref(slice)) {
+        let is_seen = || Ok::<_, crate::Error>(row.is_some() && !self.may_change(seen)?);
+        let first = match self.may_matter(key, std::slice::from_ref(slice), row.as_slice()) && !is_seen()? {
             true => seek_block(&self.index, key, slice, Direction::Forward)?,
             false => None,
         };

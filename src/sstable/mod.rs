@@ -5,7 +5,7 @@
 //! header      magic, version, the file's uuid, crc                                          format.rs
 //! block       body, compressed (codec/compress.rs) | crc32 u32, bound to uuid and offset    block.rs
 //! index       per block: token, key and place of its first entry; offset, length            index.rs
-//! filter      ten bits per partition, in lines of 64 bytes                                  bloom.rs
+//! filter      ten bits for each partition and row, in lines of 64 bytes                     filter.rs, bloom.rs
 //! statistics  counts and bounds                                                             stats.rs
 //! directory   per vnode: range of blocks, partitions, rows                                  vnodes.rs
 //! footer      offset, length and crc of each section, crc, magic                            format.rs
@@ -20,13 +20,14 @@
 //! place) serves as partition index and, inside wide partitions, as row index.
 //!
 //! **Invariant:** whatever a stream leaves out lies outside the partitions and slices that were asked for. The filter (by
-//! token) and the index (by exact place) decide which blocks are read; whole files are passed over by `skip.rs` alone.
+//! partition and row) and the index (by exact place) decide which blocks are read; whole files are passed over by `skip.rs` alone.
 
 mod block;
 mod blocks;
 mod bloom;
 mod builder;
 mod cache;
+mod filter;
 mod format;
 mod glance;
 mod index;
@@ -49,6 +50,7 @@ use uuid::Uuid;
 
 pub use self::builder::Builder;
 pub use self::cache::BlockCache;
+pub use self::filter::RowHash;
 pub use self::partitions::PartitionWatch;
 pub use self::reader::Sstable;
 pub use self::scan::PartitionStream;
@@ -124,8 +126,10 @@ pub struct BuilderOptions {
     pub vnode_bits: VnodeBits,
     /// Stamp bounds of the records in it.
     pub stamps: (Stamp, Stamp),
-    /// How many partitions to size the bloom filter for.
+    /// How many partitions to make room for in the filter: better too many than too few.
     pub expected_partitions: u64,
+    /// The same for rows.
+    pub expected_rows: u64,
     /// Size at which a block is full, in bytes before compression; [`BLOCK_BYTES`] unless there is a reason. A row that is
     /// larger makes a larger block.
     pub block_bytes: usize,

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::block::Block;
-use super::bloom::Bloom;
 use super::cache::BlockCache;
+use super::filter::{Filter, Knows};
 use super::format::{self, BLOCK_CRC_BYTES, FOOTER_BYTES, HEADER_BYTES, Section};
 use super::index::Index;
 use super::stats::Stats;
@@ -26,7 +26,7 @@ pub struct Sstable {
     pub(super) file: Arc<dyn File>,
     pub(super) bytes: u64,
     pub(super) index: Index,
-    pub(super) bloom: Bloom,
+    pub(super) filter: Filter,
     pub(super) stats: Stats,
     pub(super) vnodes: VnodeDirectory,
     pub(super) cache: Arc<BlockCache>,
@@ -43,22 +43,24 @@ impl Sstable {
         };
         let header = read_at(&*file, 0, HEADER_BYTES)?;
         let footer = read_at(&*file, footer_at, FOOTER_BYTES)?;
-        let id = match format::read_header(header, path) {
+        let (id, version) = match format::read_header(header, path) {
             // A newer build would have said so at both ends.
-            Err(Error::Version { found, .. }) if format::is_own_footer(footer.clone()) => {
+            Err(Error::Version { found, .. }) if format::is_readable_footer(footer.clone()) => {
                 let reason = format!("its header says format version {found}, its footer does not");
                 return Err(Corrupt::new("SSTable header", reason).at(path, 0).into());
             }
-            id => id.map_err(|error| error.in_file(path, 0))?,
+            read => read.map_err(|error| error.in_file(path, 0))?,
         };
-        let sections = format::read_footer(footer, id, bytes).map_err(|error| error.in_file(path, footer_at))?;
-        let [index, bloom, stats, vnodes] = sections;
+        let sections =
+            format::read_footer(footer, (id, version), bytes).map_err(|error| error.in_file(path, footer_at))?;
+        let [index, filter, stats, vnodes] = sections;
         let blocks_end = index.offset;
         let index = section(&*file, path, id, index, |bytes| Index::open(bytes, blocks_end))?;
-        let bloom = section(&*file, path, id, bloom, Bloom::open)?;
-        let stats = section(&*file, path, id, stats, Stats::decode)?;
+        let knows = if version > format::OLDEST_VERSION { Knows::Rows } else { Knows::Partitions };
+        let filter = section(&*file, path, id, filter, |bytes| Filter::open(bytes, knows))?;
+        let stats = section(&*file, path, id, stats, |bytes| Stats::decode(bytes, version))?;
         let vnodes = section(&*file, path, id, vnodes, VnodeDirectory::decode)?;
-        Ok(Sstable { id, path: path.to_owned(), file, bytes, index, bloom, stats, vnodes, cache })
+        Ok(Sstable { id, path: path.to_owned(), file, bytes, index, filter, stats, vnodes, cache })
     }
 
     /// Which file this is.
@@ -89,7 +91,7 @@ impl Sstable {
     /// Whether the file may hold anything of the partition: surely not if this says no.
     pub fn may_hold_partition(&self, key: &PartitionKey) -> bool {
         let within = self.stats.keys.as_ref().is_some_and(|(first, last)| (first..=last).contains(&key));
-        within && self.bloom.may_contain(key.token())
+        within && self.filter.may_hold_partition(key.token())
     }
 
     /// Where each vnode stands in it.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::block::{Block, Span};
 use super::blocks::Blocks;
+use super::filter::RowHash;
 use super::reader::Sstable;
 use super::rows::{Rows, Selection, Whereabouts};
 use super::{Access, FragmentStream};
@@ -19,18 +20,20 @@ use crate::model::{
 impl Sstable {
     /// The partition's header, and its rows and range changes within `slices`, in `direction`; nothing if the file holds
     /// nothing of the partition, or nothing that a read of these slices could see. `slices` ascend and do not overlap;
-    /// without any, only the header is read. `cost` is what was looked at in vain; the stream tells the rest.
+    /// without any, only the header is read. If each of them is just one row, `rows` may say which, and the file is passed over
+    /// if it has none of them; else it is empty. `cost` is what was looked at in vain; the stream tells the rest.
     pub fn partition(
         self: &Arc<Self>,
         key: &PartitionKey,
         slices: &[Slice],
+        rows: &[RowHash],
         direction: Direction,
         access: Access,
         cost: &mut ReadCost,
     ) -> Result<Option<PartitionStream>> {
         let selection = Selection::new(slices, direction)?;
         let mut blocks = Blocks::cached(self, access);
-        let first = match self.may_matter(key, slices) {
+        let first = match self.may_matter(key, slices, rows) {
             true => selection.first_block(&blocks, key)?,
             false => None,
         };

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! statistics  table 16 bytes | stamps i64, i64 | partitions, rows, cells, tombstones: varint each
-//!             | flags u8 | keys | clustering | timestamps | expiries | ldts | columns
+//!             | flags u8 | keys | clustering | timestamps | expiries | ldts | columns | row columns
 //! flags       01 must read   02 keys   04 clustering   08 timestamps   10 expiries   20 local deletion times
 //!             40 nothing lasts; a part is absent if its flag is
 //! keys        first, last partition key          clustering  least, greatest     (length varint, bytes each)
 //! timestamps  min, max i64                       expiries, ldts  min, max i64, seconds since 1970
 //! columns     count varint | (id varint, type) ...        user-defined types with their fields
+//! row columns count varint | (id, the first itself, then the difference, varint) ...       from format 2 on
 //! ```
 //!
 //! Invariant: the clustering bounds hold every row *and both ends of every range deletion*; a partition deletion or a
@@ -16,6 +17,7 @@
 
 use bytes::Bytes;
 
+use super::format::OLDEST_VERSION;
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::codec::row::view::{CellView, KindView, Part, RowView};
@@ -32,6 +34,13 @@ const TIMESTAMPS: u8 = 0x08;
 const EXPIRIES: u8 = 0x10;
 const LDTS: u8 = 0x20;
 const NOTHING_LASTS: u8 = 0x40;
+
+/// What a row is, where that matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Row,
+    Static,
+}
 
 /// Statistics of one file. Bounds are inclusive, and absent where the file holds nothing of the kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +74,9 @@ pub struct Stats {
     pub ldts_s: Option<(i64, i64)>,
     /// Column ids and types of the table when the file was written.
     pub columns: Vec<(ColumnId, Type)>,
+    /// The columns that rows, not static ones, say anything of, ascending: whoever has a later version of all of them need
+    /// not look here. `None`: a file of format 1, which does not say.
+    pub row_columns: Option<Vec<ColumnId>>,
 }
 
 impl Stats {
@@ -85,6 +97,7 @@ impl Stats {
             expiries_s: None,
             ldts_s: None,
             columns,
+            row_columns: Some(Vec::new()),
         }
     }
 
@@ -98,13 +111,13 @@ impl Stats {
                 self.must_read |= header.deletion.is_some() || header.static_row.is_some();
                 header.deletion.iter().for_each(|deletion| self.deletion(deletion));
                 if let Some(row) = &header.static_row {
-                    self.row(row)?;
+                    self.row(row, Kind::Static)?;
                 }
             }
             Fragment::Row(key, row) => {
                 self.rows += 1;
                 self.place(key.bytes());
-                self.row(row)?;
+                self.row(row, Kind::Row)?;
             }
             Fragment::Change(bound, deletion) => {
                 self.place(bound.bytes());
@@ -125,17 +138,29 @@ impl Stats {
         }
     }
 
-    fn row(&mut self, row: &EncodedRow) -> Result<()> {
+    fn row(&mut self, row: &EncodedRow, kind: Kind) -> Result<()> {
         let RowView { marker, deletion, parts, .. } = row.view()?;
         marker.iter().for_each(|marker| self.marker(marker));
         deletion.iter().for_each(|deletion| self.deletion(deletion));
         for part in parts {
-            match part? {
+            let part = part?;
+            if let (Kind::Row, Part::Cell(CellView { column, .. }) | Part::Complex { column, .. }) = (kind, part) {
+                self.row_column(column);
+            }
+            match part {
                 Part::Cell(cell) | Part::Element(_, cell) => self.cell(&cell),
                 Part::Complex { deletion, .. } => deletion.iter().for_each(|deletion| self.deletion(deletion)),
             }
         }
         Ok(())
+    }
+
+    fn row_column(&mut self, column: ColumnId) {
+        if let Some(columns) = &mut self.row_columns
+            && let Err(at) = columns.binary_search(&column)
+        {
+            columns.insert(at, column);
+        }
     }
 
     fn deletion(&mut self, deletion: &Deletion) {
@@ -195,6 +220,14 @@ impl Stats {
             put_pair(&mut out, pair);
         }
         put_columns(&mut out, &self.columns);
+        if let Some(columns) = &self.row_columns {
+            put_varint(&mut out, columns.len() as u64);
+            let mut before = 0;
+            for ColumnId(column) in columns {
+                put_varint(&mut out, u64::from(column - before));
+                before = *column;
+            }
+        }
         out
     }
 
@@ -209,8 +242,8 @@ impl Stats {
             | flag(!self.lasts, NOTHING_LASTS)
     }
 
-    /// Reads a section's bytes.
-    pub(super) fn decode(bytes: Bytes) -> Result<Stats> {
+    /// Reads a section's bytes, of a file of this format.
+    pub(super) fn decode(bytes: Bytes, version: u32) -> Result<Stats> {
         let mut reader = Reader::new("SSTable statistics", bytes);
         let table = TableId(super::format::uuid(&mut reader)?);
         let stamps = (Stamp(reader.i64()?), Stamp(reader.i64()?));
@@ -236,9 +269,23 @@ impl Stats {
         stats.expiries_s = pair(&mut reader, flags & EXPIRIES)?;
         stats.ldts_s = pair(&mut reader, flags & LDTS)?;
         stats.columns = read_columns(&mut reader)?;
+        stats.row_columns = if version > OLDEST_VERSION { Some(read_ids(&mut reader)?) } else { None };
         reader.end()?;
         Ok(stats)
     }
+}
+
+fn read_ids(reader: &mut Reader) -> Result<Vec<ColumnId>> {
+    let mut ids: Vec<ColumnId> = Vec::new();
+    for _ in 0..reader.varint()? {
+        let step = reader.varint_u32()?;
+        let next = match ids.last() {
+            None => Some(step),
+            Some(ColumnId(before)) => before.checked_add(step).filter(|_| step > 0),
+        };
+        ids.push(ColumnId(next.ok_or_else(|| reader.corrupt("column ids do not ascend"))?));
+    }
+    Ok(ids)
 }
 
 /// Appends column ids and types.

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use super::READ_AHEAD_BYTES;
 use super::block::Block;
 use super::blocks::Blocks;
+use super::filter::Known;
 use super::format::HEADER_BYTES;
 use super::order::Order;
 use super::reader::{Sstable, read_at};
@@ -25,7 +26,7 @@ impl Sstable {
 
     /// Verifies a file of which no hash is recorded: compares every byte with its checksum and checks that the blocks
     /// follow each other as the index says, that all fragments are in order and their rows well-formed, that the filter
-    /// admits every partition and that the statistics and the vnode directory are true.
+    /// admits every partition and row and that the statistics and the vnode directory are true.
     pub fn verify_unlisted(self: &Arc<Self>) -> Result<()> {
         self.verify_index()?;
         self.verify_contents()
@@ -74,13 +75,20 @@ impl Sstable {
 
     fn verify_contents(self: &Arc<Self>) -> Result<()> {
         let mut order = Order::new();
+        let mut known = Known::default();
         let mut stats = Stats::new(self.stats.table, self.stats.stamps, self.stats.columns.clone());
         let mut stream = self.read_through()?;
         while let Some(fragment) = stream.next()? {
             stats.observe(&fragment)?;
+            if !self.filter.admits(&mut known, &fragment) {
+                return Err(self.corrupt("its filter denies a partition or a row that is there"));
+            }
             self.verify_fragment(&mut order, fragment)?;
         }
         order.end().map_err(|reason| self.corrupt(reason))?;
+        if self.stats.row_columns.is_none() {
+            stats.row_columns = None;
+        }
         if stats != self.stats {
             return Err(self.corrupt("its statistics are not true"));
         }
@@ -89,12 +97,7 @@ impl Sstable {
 
     fn verify_fragment(&self, order: &mut Order<bytes::Bytes>, fragment: Fragment<EncodedRow>) -> Result<()> {
         let ordered = match fragment {
-            Fragment::Partition(header) => {
-                if !self.bloom.may_contain(header.key.token()) {
-                    return Err(self.corrupt("its filter denies a partition that is there"));
-                }
-                order.partition(header.key.token(), header.key.bytes().clone())
-            }
+            Fragment::Partition(header) => order.partition(header.key.token(), header.key.bytes().clone()),
             Fragment::Row(key, _) => order.row(key.bytes().clone()),
             Fragment::Change(bound, deletion) => order.change(bound.bytes().clone(), deletion),
         };

@@ -10,6 +10,7 @@
 //! a stop or a crash leaves the inputs live and the outputs garbage (B010, B116). Readers that hold inputs read on.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -198,6 +199,7 @@ impl Store {
             let id = self.next_file_id(stamps);
             begun.push(id);
             let shard = cut.shard(first);
+            let (expected_partitions, expected_rows) = expected(inputs, &shard);
             let options = BuilderOptions {
                 directory: self.data_directory(),
                 id,
@@ -205,7 +207,8 @@ impl Store {
                 columns: spec.columns.clone(),
                 vnode_bits: bits,
                 stamps,
-                expected_partitions: inputs.iter().map(|file| file.partitions_in(&shard)).sum(),
+                expected_partitions,
+                expected_rows,
                 block_bytes: BLOCK_BYTES,
             };
             Ok(Builder::create(&*self.vfs, options)?.watched(self.partitions.clone()))
@@ -271,6 +274,12 @@ impl Store {
     pub(super) fn is_live(&self, table: &Arc<Table>) -> bool {
         self.memory.tables.load().get(&table.spec().id).is_some_and(|live| Arc::ptr_eq(live, table))
     }
+}
+
+/// How many partitions and rows of these vnodes the files have, those counted twice that two of them have.
+fn expected(files: &[Arc<LiveFile>], vnodes: &Range<u32>) -> (u64, u64) {
+    let each = files.iter().map(|file| file.contents_of(vnodes));
+    each.fold((0, 0), |(partitions, rows), (more, more_rows)| (partitions + more, rows + more_rows))
 }
 
 /// Stops the compaction of a table that was dropped.

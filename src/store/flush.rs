@@ -36,6 +36,9 @@ const LOG_BYTES_PER_BUDGET: u64 = 2;
 /// Nor does it ask before it has this many segments: a flush frees whole ones.
 const LOG_SEGMENTS_LEAST: u64 = 4;
 
+/// A row takes no less of a memtable, its key and handles included. More may be expected of a file than comes.
+const ROW_IN_MEMORY_LEAST_BYTES: u64 = 48;
+
 impl Store {
     /// Whether memtables hold more than half their budget, or the log pins too many segments: it is time to flush.
     pub fn wants_flush(&self) -> bool {
@@ -102,7 +105,8 @@ impl Store {
 
     fn flush_one(&self, table: &Arc<Table>, frozen: &Arc<Frozen>) -> Result<()> {
         let all = frozen.memtable.scan(ScanRange::default(), &[Slice::all()], Direction::Forward);
-        let file = self.build(table, frozen.stamps, frozen.memtable.partitions(), vec![all])?;
+        let expected = (frozen.memtable.partitions(), frozen.memtable.bytes() / ROW_IN_MEMORY_LEAST_BYTES);
+        let file = self.build(table, frozen.stamps, expected, vec![all])?;
         let release = self.release_changes(Some(frozen));
         let (mut changes, replay_from) = release.inspect_err(|_| self.remove_file(&self.file_path(file.meta.id)))?;
         changes.push(Change::FileAdded(file.meta.clone()));
@@ -121,7 +125,7 @@ impl Store {
         &self,
         table: &Table,
         stamps: (Stamp, Stamp),
-        expected_partitions: u64,
+        (expected_partitions, expected_rows): (u64, u64),
         sources: Vec<FragmentStream>,
     ) -> Result<Arc<LiveFile>> {
         let spec = table.spec();
@@ -134,6 +138,7 @@ impl Store {
             vnode_bits: self.identity.vnode_bits,
             stamps,
             expected_partitions,
+            expected_rows,
             block_bytes: BLOCK_BYTES,
         };
         let finish = || -> Result<LiveFile> {

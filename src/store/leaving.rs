@@ -144,9 +144,19 @@ pub(super) fn dropped(state: &State, given: &[TableSpec]) -> Vec<TableSpec> {
     let nameless = |id| TableInfo { id, keyspace: KeyspaceId(0), label: TableLabel::default(), columns: Vec::new() };
     let info = |id: TableId| state.tables.get(&id).cloned().unwrap_or_else(|| nameless(id));
     let spec = |TableInfo { id, keyspace, label, columns }| {
-        // It takes no more writes, and is not compacted.
+        // It takes no more writes and reads, and is not compacted.
         let (durability, lateness_s, compaction) = (Durability::default(), 0, CompactionOptions::default());
-        TableSpec { id, keyspace, durability, lateness_s, compaction, columns, live: None, label }
+        TableSpec {
+            id,
+            keyspace,
+            durability,
+            lateness_s,
+            compaction,
+            clustering: Vec::new(),
+            columns,
+            live: None,
+            label,
+        }
     };
     tables.into_iter().map(|id| spec(info(id))).collect()
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::commitlog::CommitLog;
-use crate::model::{ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, LiveColumns, TableId, Type};
+use crate::model::{ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, LiveColumns, Order, TableId, Type};
 use crate::snapshot::TableLabel;
 pub use crate::sstable::Access;
 use crate::sstable::{BlockCache, PartitionWatch};
@@ -95,6 +95,8 @@ pub struct TableSpec {
     pub lateness_s: u32,
     /// How its files are compacted.
     pub compaction: CompactionOptions,
+    /// Types and orders of the clustering columns: which reads are of one row.
+    pub clustering: Vec<(Type, Order)>,
     /// Column ids and type codes, written into each SSTable so that it can be read by itself.
     pub columns: Vec<(ColumnId, Type)>,
     /// The columns whose cells count; `None`: all, since no column of the table was ever dropped. Whoever rewrites data

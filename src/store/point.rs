@@ -5,8 +5,8 @@
 use super::view::View;
 use crate::Result;
 use crate::codec::EncodedRow;
-use crate::model::{Direction, Glance, PartitionKey, ReadCommand, ReadCost, Slice, Target};
-use crate::sstable::Access;
+use crate::model::{Direction, Glance, Order, PartitionKey, ReadCommand, ReadCost, Slice, Target, Type};
+use crate::sstable::{Access, RowHash};
 
 /// The partition and the slice of a read that begins at the slice's start and may find no more than one row, by the form
 /// of the slice: from before to after one key. It may be the key's beginning, and then there may be more.
@@ -22,11 +22,24 @@ pub(super) fn sought(command: &ReadCommand) -> Option<(&PartitionKey, Slice)> {
     }
 }
 
-/// What the view holds of the partition within the slice.
+/// The most rows that a read looks for in the filters of files one by one.
+const ROWS_MAX: usize = 16;
+
+/// The rows that the slices are, by which files may be passed over; none if one of them may hold several.
+pub(super) fn rows_sought(key: &PartitionKey, slices: &[Slice], types: &[(Type, Order)]) -> Vec<RowHash> {
+    if slices.len() > ROWS_MAX {
+        return Vec::new();
+    }
+    let row = |slice: &Slice| slice.only_row(types).map(|components| RowHash::of(key, components));
+    slices.iter().map(row).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// What the view holds of the partition within the slice. `row`: the only one that can lie in it, if there is but one.
 pub(super) fn glance(
     view: &View,
     key: &PartitionKey,
     slice: &Slice,
+    row: Option<RowHash>,
     access: Access,
     cost: &mut ReadCost,
 ) -> Result<Glance<EncodedRow>> {
@@ -45,7 +58,8 @@ pub(super) fn glance(
             cost.sstables_skipped += (view.files.len() - at) as u64;
             break;
         }
-        glance = glance.merge(file.sstable.glance(key, slice, access, cost)?)?;
+        let found = file.sstable.glance(key, slice, row, &glance, access, cost)?;
+        glance = glance.merge(found)?;
         if matches!(glance, Glance::More) {
             break;
         }

@@ -11,9 +11,9 @@
 
 use bytes::Bytes;
 
-use super::Store;
 use super::point;
 use super::view::View;
+use super::{Store, TableSpec};
 use crate::codec::EncodedRow;
 use crate::codec::entry::{put_entry, put_header, put_row};
 use crate::model::reconcile::merge_deletions;
@@ -22,7 +22,7 @@ use crate::model::{
     PartitionHeader, PartitionKey, ReadCommand, ReadCost, RowPosition, ScanRange, Slice, Step, Stream, Target,
     TokenRange,
 };
-use crate::sstable::{Access, FragmentStream};
+use crate::sstable::{Access, FragmentStream, RowHash};
 use crate::{Error, Result};
 
 /// A page ends behind so many long runs of covered rows (`model::merge` says how long): some 10 ms of work, so that a
@@ -44,14 +44,14 @@ impl Store {
         let table = tables.get(&command.table).ok_or(Error::UnknownTable { table: command.table })?;
         let (view, spec) = (table.view(), table.spec());
         self.admit(&view, command)?;
-        let answered = answer(&view, command, spec.live.as_ref(), access);
+        let answered = answer(&view, command, &spec, access);
         answered.map_err(|error| self.on_failed_read(table, error, access))
     }
 }
 
-fn answer(view: &View, command: &ReadCommand, live: Option<&LiveColumns>, access: Access) -> Result<(Page, ReadCost)> {
+fn answer(view: &View, command: &ReadCommand, spec: &TableSpec, access: Access) -> Result<(Page, ReadCost)> {
     if let Some((key, slice)) = point::sought(command)
-        && let Some(answer) = read_lone(view, command, live, key, &slice, access)?
+        && let Some(answer) = read_lone(view, command, spec, key, &slice, access)?
     {
         return Ok(answer);
     }
@@ -60,25 +60,26 @@ fn answer(view: &View, command: &ReadCommand, live: Option<&LiveColumns>, access
     if slices.is_empty() {
         return Ok((Page { entries: Bytes::new(), end: PageEnd::Complete }, ReadCost::default()));
     }
-    Read { view, command, live, slices, access, cost: ReadCost::default() }.page()
+    Read { view, command, spec, slices, access, cost: ReadCost::default() }.page()
 }
 
 /// The page of a read of one row; `None`: there is more to it.
 fn read_lone(
     view: &View,
     command: &ReadCommand,
-    live: Option<&LiveColumns>,
+    spec: &TableSpec,
     key: &PartitionKey,
     slice: &Slice,
     access: Access,
 ) -> Result<Option<(Page, ReadCost)>> {
     let mut cost = ReadCost::default();
-    let lone = match point::glance(view, key, slice, access, &mut cost)? {
+    let row = slice.only_row(&spec.clustering).map(|components| RowHash::of(key, components));
+    let lone = match point::glance(view, key, slice, row, access, &mut cost)? {
         Glance::More => return Ok(None),
         Glance::Absent => return Ok(Some((Page { entries: Bytes::new(), end: PageEnd::Complete }, cost))),
         Glance::Lone(lone) => lone,
     };
-    let mut page = PageBuilder::new(command, live, *slice == Slice::all());
+    let mut page = PageBuilder::new(command, spec.live.as_ref(), *slice == Slice::all());
     let cut = page.take_lone(key, lone)?;
     let is_left = |cut: &PagePosition| cut.row.bound(Direction::Forward).is_some_and(|bound| bound < slice.end);
     let end = cut.filter(is_left).map_or(PageEnd::Complete, PageEnd::At);
@@ -88,8 +89,7 @@ fn read_lone(
 struct Read<'a> {
     view: &'a View,
     command: &'a ReadCommand,
-    /// See [`super::TableSpec::live`].
-    live: Option<&'a LiveColumns>,
+    spec: &'a TableSpec,
     /// Never empty; none of them is, and no two touch.
     slices: Vec<Slice>,
     access: Access,
@@ -98,7 +98,7 @@ struct Read<'a> {
 
 impl Read<'_> {
     fn page(mut self) -> Result<(Page, ReadCost)> {
-        let mut page = PageBuilder::new(self.command, self.live, self.slices == [Slice::all()]);
+        let mut page = PageBuilder::new(self.command, self.spec.live.as_ref(), self.slices == [Slice::all()]);
         let cut = match (&self.command.target, &self.command.after) {
             (Target::Partition(key), None) => self.partition(key, &self.slices.clone(), &mut page)?,
             (Target::Partition(key), Some(after)) => self.rest_of_partition(Some(key), after, &mut page)?,
@@ -165,6 +165,7 @@ impl Read<'_> {
         let direction = self.command.direction;
         let mut sources: Vec<FragmentStream> = Vec::new();
         let mut deletion = None;
+        let rows = point::rows_sought(key, slices, &self.spec.clustering);
         for memtable in self.view.memtables() {
             deletion = merge_deletions(deletion, memtable.deletion(key));
             sources.extend(memtable.partition(key, slices, direction)?);
@@ -174,7 +175,7 @@ impl Read<'_> {
                 self.cost.sstables_skipped += (self.view.files.len() - at) as u64;
                 break;
             }
-            if let Some(found) = file.sstable.partition(key, slices, direction, self.access, &mut self.cost)? {
+            if let Some(found) = file.sstable.partition(key, slices, &rows, direction, self.access, &mut self.cost)? {
                 deletion = merge_deletions(deletion, found.deletion);
                 sources.push(found.fragments);
             }
@@ -217,6 +218,7 @@ impl Read<'_> {
 /// Encodes merged fragments until a limit cuts them.
 struct PageBuilder<'a> {
     command: &'a ReadCommand,
+    /// See [`TableSpec::live`].
     live: Option<&'a LiveColumns>,
     /// Whether static values alone make a row: where a read asks for whole partitions.
     counts_static: bool,

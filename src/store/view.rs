@@ -71,10 +71,11 @@ impl LiveFile {
         stats.tombstones > 0 || stats.expiries_s.is_some_and(|(first, _)| first <= now_s)
     }
 
-    /// How many partitions it has in these vnodes.
-    pub(super) fn partitions_in(&self, vnodes: &Range<u32>) -> u64 {
+    /// How many partitions and rows it has in these vnodes.
+    pub(super) fn contents_of(&self, vnodes: &Range<u32>) -> (u64, u64) {
         let spans = self.sstable.vnodes().spans.iter();
-        spans.filter(|span| vnodes.contains(&span.vnode.0)).map(|span| span.partitions).sum()
+        let within = spans.filter(|span| vnodes.contains(&span.vnode.0));
+        within.fold((0, 0), |(partitions, rows), span| (partitions + span.partitions, rows + span.rows))
     }
 }
 

@@ -66,6 +66,7 @@ impl Node {
             lateness_s: 3_600,
             compaction: CompactionOptions::default(),
             live: None,
+            clustering: CLUSTERING.to_vec(),
             columns,
             label: label(),
         };

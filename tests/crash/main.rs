@@ -141,6 +141,7 @@ fn specs(tables: [TableId; 2]) -> [TableSpec; 2] {
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
         live: None,
+        clustering: vec![(Type::Int, Order::Ascending)],
         columns: columns.clone(),
         label: Default::default(),
     })

@@ -224,7 +224,7 @@ pub fn sstable(data: &[u8]) {
         let _ = file.scan(ScanRange::default(), &[Slice::all()], direction, Access::Disk).map(read);
         let key = PartitionKey::from_bytes(Bytes::from_static(b"EWR"));
         let mut cost = Default::default();
-        let stream = file.partition(&key, &[Slice::all()], direction, Access::Disk, &mut cost);
+        let stream = file.partition(&key, &[Slice::all()], &[], direction, Access::Disk, &mut cost);
         let _ = stream.map(|stream| stream.map(|stream| read(stream.fragments)));
     }
     let _ = file.read_through().map(read);

@@ -39,6 +39,7 @@ fn open(vfs: &MemoryVfs) -> Store {
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
         live: None,
+        clustering: Vec::new(),
         columns,
         label: TableLabel {
             keyspace: "demo".to_owned(),
@@ -86,19 +87,27 @@ fn replace(vfs: &MemoryVfs, path: &str, bytes: &[u8]) {
 fn a_directory_is_written_and_opened_as_it_always_was() {
     let vfs = written();
     let identity = golden("identity", &read(&vfs, "node/IDENTITY"));
-    let manifest = golden("manifest-table-known", &read(&vfs, "node/MANIFEST"));
+    let manifest = golden("manifest-sstable-2", &read(&vfs, "node/MANIFEST"));
     replace(&vfs, "node/IDENTITY", &identity);
     replace(&vfs, "node/MANIFEST", &manifest);
     check(&vfs);
 }
 
-/// Written before the manifest knew more of a table than its id.
+/// Written when files were of format 1; the first before the manifest knew more of a table than its id.
 #[test]
-fn an_older_manifest_is_read() {
-    let vfs = written();
-    let manifest = kept("manifest", &read(&vfs, "node/MANIFEST"));
-    replace(&vfs, "node/MANIFEST", &manifest);
-    check(&vfs);
+fn older_manifests_are_read() {
+    for name in ["manifest", "manifest-table-known"] {
+        let vfs = written();
+        replace(&vfs, &the_file(&vfs), &kept("sstable-one-row", &[]));
+        replace(&vfs, "node/MANIFEST", &kept(name, &[]));
+        check(&vfs);
+    }
+}
+
+/// The path of the one SSTable.
+fn the_file(vfs: &MemoryVfs) -> String {
+    let names = vfs.list(Path::new("node/data")).expect("a directory");
+    format!("node/data/{}", names.first().expect("a file"))
 }
 
 #[test]
@@ -106,11 +115,17 @@ fn a_snapshot_is_written_and_found_as_it_always_was() {
     let vfs = written();
     let made = open(&vfs).create_snapshot("new year", SnapshotScope::All, NEW_YEAR_US).expect("made");
     let path = format!("node/snapshots/{}/SNAPSHOT", made.id);
-    let manifest = golden("snapshot", &read(&vfs, &path));
+    let manifest = golden("snapshot-sstable-2", &read(&vfs, &path));
     replace(&vfs, &path, &manifest);
     let list = open(&vfs).snapshots();
     assert_eq!(list.whole.get(&made.id), Some(&made));
     assert!(list.damaged.is_empty() && made.files.len() == 1 && made.received.len() == 1);
+    // One of a file of format 1.
+    replace(&vfs, &path, &kept("snapshot", &[]));
+    let list = open(&vfs).snapshots();
+    let older = &list.whole[&made.id];
+    assert_eq!((&older.name, older.position, &older.tables), (&made.name, made.position, &made.tables));
+    assert!(list.damaged.is_empty() && older.files.len() == 1 && older.received == made.received);
 }
 
 /// The directory is that of the one row.

@@ -310,6 +310,7 @@ impl Run {
             lateness_s: self.width.lateness_s as u32,
             compaction: self.compaction(),
             live: self.live(table),
+            clustering: words::CLUSTERING.to_vec(),
             columns: self.columns(table),
             label: Default::default(),
         })

@@ -12,7 +12,7 @@ use super::naive::{
     Content, Death, Edge, Lifetime, Part, Place, Range, RowSeen, Seen, Shard, Side, Value, WORDS, Write,
 };
 
-const CLUSTERING: [(Type, Order); 2] = [(Type::Int, Order::Ascending), (Type::Text, Order::Descending)];
+pub const CLUSTERING: [(Type, Order); 2] = [(Type::Int, Order::Ascending), (Type::Text, Order::Descending)];
 
 pub fn partition_key(number: u8) -> PartitionKey {
     PartitionKey::from_bytes(Bytes::from(format!("partition {number}")))

@@ -2,6 +2,7 @@
 
 use super::super::block::Block;
 use super::super::format;
+use super::super::format::VERSION;
 use super::super::index::Index;
 use super::super::stats::Stats;
 use super::super::vnodes::VnodeDirectory;
@@ -104,13 +105,13 @@ fn a_file_is_not_taken_for_one_of_another_hash_or_version() {
     file.verify(&meta.hash).unwrap();
     assert_eq!(file.verify(&[0; 32]).unwrap_err().class(), Class::Corrupt);
     let mut newer = bytes_of(&vfs);
-    newer[8] = 2;
+    newer[8] = 3;
     let error = open(&with_bytes(&newer)).map(drop).unwrap_err();
     assert!(matches!(error, crate::Error::Corrupt(_)), "the footer says otherwise: {error}");
     let footer_version = newer.len() - 16;
-    newer[footer_version] = 2;
+    newer[footer_version] = 3;
     let error = open(&with_bytes(&newer)).map(drop).unwrap_err();
-    assert!(matches!(error, crate::Error::Version { found: 2, .. }), "{error}");
+    assert!(matches!(error, crate::Error::Version { found: 3, .. }), "{error}");
 }
 
 /// What a file says of its contents is believed by reads, so it is verified, however right its checksums are.
@@ -154,7 +155,7 @@ fn decoders_do_not_panic_on_damage_that_no_checksum_has_seen() {
         let index = Index::open(bytes, 1 << 20)?;
         (0..index.count().min(1000)).try_for_each(|block| index.entry(block).map(drop))
     });
-    damaged(&section(&vfs, 2), |bytes| Stats::decode(bytes).map(drop));
+    damaged(&section(&vfs, 2), |bytes| Stats::decode(bytes, VERSION).map(drop));
     damaged(&section(&vfs, 3), |bytes| VnodeDirectory::decode(bytes).map(drop));
     assert!(accepted > 0, "values may change unnoticed by a decoder, so something must have been accepted");
 }

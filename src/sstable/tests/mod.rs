@@ -15,7 +15,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::cache::CACHED_BLOCK_OVERHEAD_BYTES;
-use super::{Access, BlockCache, Builder, BuilderOptions, PartitionStream, Sstable, SstableMeta, file_name};
+use super::{Access, BlockCache, Builder, BuilderOptions, PartitionStream, RowHash, Sstable, SstableMeta, file_name};
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::model::mutation::RangeDeletion;
@@ -145,6 +145,7 @@ fn options(block_bytes: usize) -> BuilderOptions {
         vnode_bits: VnodeBits::new(3).unwrap(),
         stamps: (Stamp(10), Stamp(20)),
         expected_partitions: 10,
+        expected_rows: 40,
         block_bytes,
     }
 }
@@ -173,10 +174,16 @@ fn read(
     direction: Direction,
     access: Access,
 ) -> Result<Vec<Fragment<EncodedRow>>> {
-    match file.partition(key, slices, direction, access, &mut ReadCost::default())? {
+    match file.partition(key, slices, &rows_sought(key, slices), direction, access, &mut ReadCost::default())? {
         Some(mut found) => collect(&mut found.fragments),
         None => Ok(Vec::new()),
     }
+}
+
+/// As the store says it to files.
+fn rows_sought(key: &PartitionKey, slices: &[Slice]) -> Vec<RowHash> {
+    let row = |slice: &Slice| slice.only_row(&TYPES).map(|components| RowHash::of(key, components));
+    slices.iter().map(row).collect::<Option<_>>().unwrap_or_default()
 }
 
 fn partition_key(key: u32) -> PartitionKey {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Error;
+use crate::model::Glance;
 
 /// Partition 0: 100 rows in many blocks, under one long range deletion, with a static row in the first block.
 fn wide() -> Data {
@@ -40,20 +41,47 @@ fn a_point_lookup_fetches_one_block_and_one_for_the_static_row() {
 }
 
 fn partition(file: &Arc<Sstable>, key: &PartitionKey, slices: &[Slice]) -> Option<PartitionStream> {
-    file.partition(key, slices, Direction::Forward, Access::CachedOnly, &mut ReadCost::default()).unwrap()
+    file.partition(key, slices, &[], Direction::Forward, Access::CachedOnly, &mut ReadCost::default()).unwrap()
 }
 
 #[test]
 fn a_partition_that_is_not_there_costs_nothing() {
     let data = wide();
     let file = data.file(300);
-    let absent = (1..1000).map(partition_key).filter(|key| !file.bloom.may_contain(key.token()));
+    let absent = (1..1000).map(partition_key).filter(|key| !file.filter.may_hold_partition(key.token()));
     let mut asked = 0;
     for key in absent {
         assert!(partition(&file, &key, &[Slice::all()]).is_none());
         asked += 1;
     }
     assert!(asked > 900, "the filter lets too much through: {asked}");
+}
+
+#[test]
+fn a_row_that_is_not_there_costs_nothing_unless_the_file_says_more_of_the_partition_than_rows() {
+    let mut data = Data::default();
+    (0..100).for_each(|b| data.at(0).put(1, b * 2, 50));
+    let looked_into = |data: &Data| {
+        let file = data.file(300);
+        let key = partition_key(0);
+        let is_read = |b: &i32| {
+            let (slice, mut cost) = (Slice::one(&clustering(1, *b)), ReadCost::default());
+            let row = rows_sought(&key, std::slice::from_ref(&slice)).pop();
+            file.glance(&key, &slice, row, &Glance::Absent, Access::Disk, &mut cost).unwrap();
+            cost.sstables_read > 0
+        };
+        assert!((0..100).map(|b| b * 2).all(|b| is_read(&b)), "a row is hidden");
+        (0..99).map(|b| b * 2 + 1).filter(is_read).count()
+    };
+    assert!(looked_into(&data) < 10);
+    let mut with_static = data.clone();
+    with_static.at(0).static_row = Some(row(4, 10));
+    assert_eq!(looked_into(&with_static), 99);
+    let mut deleted = data.clone();
+    deleted.at(0).deletion = Some(deletion(1));
+    assert_eq!(looked_into(&deleted), 99);
+    data.at(0).delete(before(&[1, 10]), after(&[1, 20]), 3);
+    assert_eq!(looked_into(&data), 99);
 }
 
 #[test]

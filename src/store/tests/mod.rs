@@ -13,7 +13,7 @@ use crate::codec::varint::Reader;
 use crate::codec::{Record, RecordKind};
 use crate::commitlog::Position;
 use crate::compaction::Unpaced;
-use crate::model::naive::TABLE;
+use crate::model::naive::{CLUSTERING, TABLE};
 use crate::model::{
     ColumnId, CompactionOptions, Direction, Durability, Fragment, Identity, KeyspaceId, Mutation, MutationName, NodeId,
     PageEnd, PartitionHeader, ReadCommand, Row, Slice, Stamp, TableId, Target, TokenRange, Type, VnodeBits,
@@ -65,6 +65,7 @@ fn spec(id: TableId) -> TableSpec {
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
         live: None,
+        clustering: CLUSTERING.to_vec(),
         columns,
         label: Default::default(),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use trefoil::compaction::Unpaced;
-use trefoil::model::{ColumnId, CompactionOptions, Direction, Durability, ReadCommand, Slice, Target, Type};
+use trefoil::model::{ColumnId, CompactionOptions, Direction, Durability, Order, ReadCommand, Slice, Target, Type};
 use trefoil::store::{Access, Store, StoreOptions, TableSpec};
 use trefoil::vfs::disk::DiskVfs;
 
@@ -40,6 +40,7 @@ pub fn open_with(directory: &Path, memtable_budget_bytes: u64, cache_bytes: u64)
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
         live: None,
+        clustering: vec![(Type::Int, Order::Ascending)],
         columns: vec![(ColumnId(1), Type::BigInt), (ColumnId(2), Type::Int), (data::VALUE, Type::Blob)],
         label: Default::default(),
     };

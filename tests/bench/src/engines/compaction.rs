@@ -77,6 +77,7 @@ fn build(directory: &Path, id: u128, rows: u64, fragments: &mut dyn Stream<Encod
         vnode_bits: VnodeBits::DEFAULT,
         stamps: (Stamp(0), Stamp(i64::MAX)),
         expected_partitions: rows / ROWS_PER_PARTITION,
+        expected_rows: rows,
         block_bytes: BLOCK_BYTES,
     };
     let mut builder = Builder::create(&DiskVfs, options)?;
