@@ -1,0 +1,238 @@
+//! A whole cluster and its clients: the loop that lets things happen, and what must hold in the end.
+
+use trefoil::codec::EncodedRow;
+use trefoil::compaction::Unpaced;
+use trefoil::coordinator::read_repair;
+use trefoil::model::{Direction, Fragment, Page, ReadCommand, Slice, Target, Vnode};
+use trefoil::store::Access;
+
+use super::event::{Answer, Event, Request};
+use super::node::Node;
+use super::random::Random;
+use super::scheduler::{EPOCH_US, Sim};
+use super::shape::{Shape, node_id};
+use super::workload::Workload;
+
+/// How long clients ask and things go wrong.
+const TURMOIL_US: u64 = 8 * 60 * 1_000_000;
+/// How long afterwards replicas may take to become equal.
+const SETTLING_US: u64 = 60 * 1_000_000;
+
+pub struct Cluster {
+    pub sim: Sim,
+    pub nodes: Vec<Node>,
+    pub workload: Workload,
+}
+
+/// How a run ended.
+#[derive(Default)]
+pub struct Report {
+    pub hash: u64,
+    pub events: u64,
+    /// What was not as it must be.
+    pub failure: Option<String>,
+    pub trace: Vec<String>,
+    /// Reads, rows, writes; see [`super::history::History::counts`].
+    pub counts: [u64; 3],
+    /// Reads that found replicas unequal.
+    pub repairs: u64,
+}
+
+/// Runs one seed to its end.
+pub fn run(seed: u64, is_traced: bool) -> Report {
+    let mut random = Random::new(seed);
+    let shape = Shape::draw(&mut random);
+    let skews: Vec<i64> = (0..shape.nodes()).map(|_| random.between(-shape.skew_us, shape.skew_us)).collect();
+    let sim = Sim::new(seed, shape, random, is_traced);
+    let nodes = skews.into_iter().enumerate().map(|(at, skew_us)| Node::new(at, skew_us)).collect();
+    let workload = Workload::new(sim.shape.clients);
+    let mut cluster = Cluster { sim, nodes, workload };
+    cluster.run();
+    let Sim { hash, events, failure, history, repairs, .. } = &cluster.sim;
+    let (hash, events, failure, counts, repairs) = (*hash, *events, failure.clone(), history.counts, *repairs);
+    Report { hash, events, failure, counts, repairs, trace: cluster.sim.trace() }
+}
+
+impl Cluster {
+    fn run(&mut self) {
+        for node in 0..self.nodes.len() {
+            self.sim.after(0, Event::Start { node });
+        }
+        for client in 0..self.sim.shape.clients {
+            self.sim.after(1_000_000, Event::Want { client });
+        }
+        self.plan_fault();
+        self.sim.at(TURMOIL_US, Event::Calm);
+        self.sim.at(TURMOIL_US + SETTLING_US / 2, Event::Mend);
+        self.sim.at(TURMOIL_US + SETTLING_US, Event::Inspect);
+        while self.sim.failure.is_none()
+            && let Some(event) = self.sim.next()
+        {
+            if matches!(event, Event::Inspect) {
+                return self.inspect();
+            }
+            self.happen(event);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        if let Event::Timer { node, run, .. } | Event::Expire { node, run, .. } = event
+            && !self.is_alive(node, run)
+        {
+            return;
+        }
+        let sim = &mut self.sim;
+        match event {
+            Event::Deliver { from, to, generation, message } => {
+                sim.mix(message.digest());
+                if self.nodes[to].process.is_some() && sim.network.is_heard(from, to, generation) {
+                    self.nodes[to].on_message(sim, from, message);
+                }
+            }
+            Event::Hangup { node, peer } => {
+                if sim.network.found_closed(node, peer) {
+                    self.nodes[node].on_lost(sim, peer);
+                }
+            }
+            Event::Connect { node, peer } => self.connect(node, peer),
+            Event::Start { node } => self.nodes[node].start(sim),
+            Event::Timer { node, timer, .. } => self.nodes[node].on_timer(sim, timer),
+            Event::Expire { node, id, .. } => self.nodes[node].expire(sim, id),
+            Event::Request { node, call, request } => self.request(node, call, request),
+            Event::Answer { call, answer } => self.workload.on_answer(sim, call, answer),
+            Event::GiveUp { call } => self.workload.give_up(sim, call),
+            Event::Want { client } => self.workload.want(sim, client),
+            Event::Trouble if sim.now_us < TURMOIL_US => {
+                let fault = self.draw_fault();
+                self.on_fault(fault);
+                self.plan_fault();
+            }
+            Event::Fault(fault) if sim.now_us < TURMOIL_US => self.on_fault(fault),
+            Event::Trouble | Event::Fault(_) => {}
+            Event::Calm => {
+                sim.note(|| "CALM".to_owned());
+                self.workload.is_over = true;
+                self.heal();
+            }
+            Event::Mend => self.workload.mend(sim),
+            Event::Inspect => {}
+        }
+    }
+
+    fn is_alive(&self, node: usize, run: u64) -> bool {
+        self.nodes[node].process.is_some() && self.nodes[node].run == run
+    }
+
+    fn connect(&mut self, node: usize, peer: usize) {
+        let sim = &mut self.sim;
+        let is_old = sim.network.is_open(node, peer) || self.nodes[node].process.is_none();
+        if is_old {
+            return;
+        }
+        if self.nodes[peer].process.is_none() || !sim.network.is_passable(node, peer) {
+            let delay = sim.delay(100_000, 1_000_000);
+            sim.after(delay, Event::Connect { node, peer });
+            return;
+        }
+        if sim.network.is_open(peer, node) {
+            // It had not noticed that the one before was gone.
+            self.nodes[peer].on_lost(sim, node);
+        }
+        sim.network.open(node, peer);
+        self.nodes[node].on_connected(sim, peer);
+        self.nodes[peer].on_connected(sim, node);
+    }
+
+    fn request(&mut self, node: usize, call: u64, request: Request) {
+        if self.nodes[node].process.is_none() {
+            let delay = self.sim.delay(100, 2_000);
+            return self.sim.after(delay, Event::Answer { call, answer: Answer::NotApplied });
+        }
+        let (node, sim) = (&mut self.nodes[node], &mut self.sim);
+        match request {
+            Request::Write { write, level, observed } => node.mutate(sim, call, write, level, observed),
+            Request::Read { read, level, observed, state } => node.read(sim, call, read, level, observed, &state),
+        }
+    }
+
+    /// What must hold once nothing has gone wrong for a while.
+    fn inspect(&mut self) {
+        if self.workload.under_way() > 0 {
+            self.sim.fail(format!("{} requests were never answered", self.workload.under_way()));
+        }
+        for node in &mut self.nodes {
+            match &node.process {
+                None => self.sim.fail(format!("n{} has not come back", node.at)),
+                Some(process) if !process.ops.is_empty() => {
+                    self.sim.fail(format!("n{} still has {} operations", node.at, process.ops.len()));
+                }
+                Some(process) if !process.log.is_idle() => {
+                    self.sim.fail(format!("n{} still has records to log", node.at));
+                }
+                Some(_) => {}
+            }
+        }
+        if self.sim.failure.is_none() {
+            self.compare();
+        }
+    }
+
+    /// All replicas hold the same, row by row, and nothing that was acknowledged is missing.
+    fn compare(&mut self) {
+        let now_s = (EPOCH_US + self.sim.now_us as i64) / 1_000_000;
+        for node in &self.nodes {
+            let store = &node.process.as_ref().unwrap().store;
+            store.flush(None).unwrap();
+            for table in &self.sim.shape.schema.tables {
+                store.compact_table(table.id, now_s, &Unpaced).unwrap();
+            }
+        }
+        for table in 0..self.sim.shape.schema.tables.len() {
+            let mut shown = Vec::new();
+            for vnode in (0..self.sim.shape.schema.bits.count()).map(Vnode) {
+                match self.compare_vnode(table, vnode, now_s) {
+                    Ok(rows) => shown.extend(rows),
+                    Err(fault) => return self.sim.fail(fault),
+                }
+            }
+            let expected = self.sim.history.expect_everything(table, self.sim.now_us);
+            if let Err(fault) = self.sim.history.check(&expected, &shown, (now_s, now_s)) {
+                return self.sim.fail(format!("in the end {fault}"));
+            }
+        }
+    }
+
+    /// The rows of a vnode that all its replicas show; an error if they differ, in tombstones too.
+    fn compare_vnode(&mut self, table: usize, vnode: Vnode, now_s: i64) -> Result<Vec<(u8, u8, u64)>, String> {
+        let schema = &self.sim.shape.schema;
+        let command = ReadCommand {
+            table: schema.tables[table].id,
+            target: Target::Scan(schema.bits.range(vnode)),
+            slices: vec![Slice::all()],
+            direction: Direction::Forward,
+            after: None,
+            now_s,
+            limit_rows: u32::MAX,
+            limit_bytes: u32::MAX,
+        };
+        let replicas = self.sim.shape.ring.replicas_of(&schema.tables[table].keyspace, vnode);
+        let mut pages: Vec<(usize, Page)> = Vec::new();
+        for node in self.nodes.iter().filter(|node| replicas.contains(node_id(node.at))) {
+            let page = node.process.as_ref().unwrap().store.read(&command, Access::Disk);
+            pages.push((node.at, page.map_err(|error| format!("n{}: {error}", node.at))?));
+        }
+        let (first, whole) = &pages[0];
+        self.sim.hash = self.sim.hash.rotate_left(7) ^ u64::from(crc32fast::hash(&whole.entries));
+        let fragments = read_repair::decode(whole, &command).map_err(|error| error.to_string())?;
+        if let Some((other, page)) = pages.iter().find(|(_, page)| page != whole) {
+            let theirs = read_repair::decode(page, &command).map_err(|error| error.to_string())?;
+            let only = |own: &[Fragment<EncodedRow>], other: &[Fragment<EncodedRow>]| {
+                let only: Vec<_> = own.iter().filter(|fragment| !other.contains(fragment)).take(3).collect();
+                format!("{only:?}")
+            };
+            let (ours, theirs) = (only(&fragments, &theirs), only(&theirs, &fragments));
+            return Err(format!("n{first} and n{other} differ in table {table} {vnode:?}: {ours} and {theirs}"));
+        }
+        Ok(schema.shown(&fragments, now_s))
+    }
+}

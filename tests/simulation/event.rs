@@ -1,0 +1,154 @@
+//! What can happen, and what nodes and clients say to each other.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trefoil::coordinator::{Consistency, FailureReason};
+use trefoil::model::{Direction, Page, ReadCommand, Stamp};
+
+use super::faults::Fault;
+
+/// Something that happens to the whole, a node or a client. `run` is the life of a process: what was meant for an
+/// earlier one is forgotten.
+#[derive(Debug)]
+pub enum Event {
+    Deliver {
+        from: usize,
+        to: usize,
+        generation: u64,
+        message: Message,
+    },
+    /// The other process closed the connection.
+    Hangup {
+        node: usize,
+        peer: usize,
+    },
+    /// An attempt to connect.
+    Connect {
+        node: usize,
+        peer: usize,
+    },
+    Start {
+        node: usize,
+    },
+    Timer {
+        node: usize,
+        run: u64,
+        timer: Timer,
+    },
+    /// The deadline of an operation.
+    Expire {
+        node: usize,
+        run: u64,
+        id: u64,
+    },
+    /// A request reaches a node.
+    Request {
+        node: usize,
+        call: u64,
+        request: Request,
+    },
+    /// An answer reaches a client.
+    Answer {
+        call: u64,
+        answer: Answer,
+    },
+    /// A client waits no longer.
+    GiveUp {
+        call: u64,
+    },
+    /// A client wants something.
+    Want {
+        client: usize,
+    },
+    /// Something goes wrong.
+    Trouble,
+    /// What goes wrong, or comes right again.
+    Fault(Fault),
+    /// Nothing goes wrong any more.
+    Calm,
+    /// Everything is read once at ALL.
+    Mend,
+    /// Time to look whether all is as it must be.
+    Inspect,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timer {
+    /// The log thread takes what is queued.
+    Append,
+    /// A sync of the log is done.
+    Synced,
+    /// Records of periodic tables are synced.
+    SyncPeriodic,
+    Ping,
+    Ceiling,
+    Flush,
+    Compact,
+}
+
+/// What nodes send each other.
+#[derive(Debug, Clone)]
+pub enum Message {
+    Write { id: u64, placement: u64, timeout_us: u64, record: Bytes },
+    Read { id: u64, placement: u64, command: Arc<ReadCommand> },
+    Acknowledged { id: u64 },
+    Page { id: u64, page: Page },
+    Failed { id: u64, reason: FailureReason },
+    Ping,
+}
+
+/// What a client asks.
+#[derive(Debug, Clone)]
+pub enum Request {
+    Write { write: u64, level: Consistency, observed: Stamp },
+    Read { read: Read, level: Consistency, observed: Stamp, state: Bytes },
+}
+
+/// What rows a client wants, and in what portions.
+#[derive(Debug, Clone)]
+pub struct Read {
+    pub table: usize,
+    pub target: ReadTarget,
+    pub direction: Direction,
+    pub page_rows: u32,
+    pub page_bytes: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadTarget {
+    Row(u8, u8),
+    Partition(u8),
+    Scan,
+}
+
+/// What a client is told.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    Written {
+        stamp: Stamp,
+    },
+    /// The write that each row is of, the second as of which it was read, and where the next page begins.
+    Page {
+        rows: Vec<(u8, u8, u64)>,
+        now_s: i64,
+        next: Bytes,
+        stamp: Stamp,
+    },
+    NotApplied,
+    Unknown,
+}
+
+impl Message {
+    /// What of it becomes part of the hash of a run.
+    pub fn digest(&self) -> u64 {
+        match self {
+            Message::Write { id, record, .. } => id << 8 | 1 | (record.len() as u64) << 40,
+            Message::Read { id, .. } => id << 8 | 2,
+            Message::Acknowledged { id } => id << 8 | 3,
+            Message::Page { id, page } => id << 8 | 4 | u64::from(crc32fast::hash(&page.entries)) << 32,
+            Message::Failed { id, reason } => id << 8 | 5 | (*reason as u64) << 40,
+            Message::Ping => 6,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The log thread of a node, as the server's works: everything queued is one group; append, sync if any of its tables wants
+//! that before the acknowledgement, insert, acknowledge. Between append and insert time passes, and power may go.
+
+use bytes::Bytes;
+use trefoil::Error;
+use trefoil::commitlog::Position;
+use trefoil::coordinator::FailureReason;
+use trefoil::model::Durability;
+
+use super::event::{Message, Timer};
+use super::node::{Node, Reply, refusal};
+use super::scheduler::Sim;
+
+/// How long records of periodic tables wait for their sync.
+const PERIODIC_SYNC_US: u64 = 5_000_000;
+
+/// A write to be logged.
+pub struct Job {
+    pub record: Bytes,
+    pub durability: Durability,
+    /// Not begun after this.
+    pub deadline_us: u64,
+    pub ticket: Ticket,
+}
+
+/// Whom to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ticket {
+    Own(u64),
+    Peer { peer: usize, id: u64 },
+}
+
+#[derive(Default)]
+pub struct Log {
+    queue: Vec<Job>,
+    /// What is appended and waits for its sync, and where each record ends.
+    group: Vec<(Job, Position)>,
+    is_awake: bool,
+    /// When the oldest record was written that no sync covers yet.
+    unsynced_since_us: Option<u64>,
+}
+
+impl Log {
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.group.is_empty()
+    }
+}
+
+impl Node {
+    /// Queues a write for the log thread.
+    pub fn submit(&mut self, sim: &mut Sim, job: Job) -> Result<(), FailureReason> {
+        self.running().log.queue.push(job);
+        self.wake_log(sim, 50);
+        Ok(())
+    }
+
+    fn wake_log(&mut self, sim: &mut Sim, delay_us: u64) {
+        if !std::mem::replace(&mut self.running().log.is_awake, true) {
+            let delay = sim.delay(delay_us, delay_us * 4);
+            self.timer(sim, delay, Timer::Append);
+        }
+    }
+
+    pub fn append(&mut self, sim: &mut Sim) {
+        let now_us = sim.now_us;
+        let process = self.running();
+        let late: Vec<Job> = process.log.queue.extract_if(.., |job| job.deadline_us < now_us).collect();
+        late.iter().for_each(|job| self.done(sim, job.ticket, Err(FailureReason::Expired)));
+        let process = self.running();
+        let jobs = std::mem::take(&mut process.log.queue);
+        if jobs.is_empty() {
+            process.log.is_awake = false;
+            return;
+        }
+        let records: Vec<Bytes> = jobs.iter().map(|job| job.record.clone()).collect();
+        let mut ends = Vec::new();
+        match process.store.append(&records, &mut ends) {
+            Ok(()) => {
+                let needs_sync = jobs.iter().any(|job| job.durability == Durability::Commit);
+                process.log.group = jobs.into_iter().zip(ends).collect();
+                if needs_sync {
+                    let delay = sim.delay(sim.shape.sync_us / 4, sim.shape.sync_us);
+                    self.timer(sim, delay, Timer::Synced);
+                } else {
+                    process.log.unsynced_since_us.get_or_insert(now_us);
+                    self.insert(sim);
+                }
+            }
+            Err(Error::Busy { .. }) => {
+                process.log.queue = jobs;
+                let _ = process.store.flush_next();
+                process.log.is_awake = false;
+                self.wake_log(sim, 5_000);
+            }
+            Err(error) => {
+                let reason = refusal(&error);
+                jobs.iter().for_each(|job| self.done(sim, job.ticket, Err(reason)));
+                self.go_on(sim);
+            }
+        }
+    }
+
+    pub fn on_synced(&mut self, sim: &mut Sim) {
+        let process = self.running();
+        match process.store.sync() {
+            Ok(_) => {
+                process.log.unsynced_since_us = None;
+                self.insert(sim);
+            }
+            Err(error) => {
+                let jobs = std::mem::take(&mut process.log.group);
+                jobs.iter().for_each(|(job, _)| self.done(sim, job.ticket, Err(refusal(&error))));
+                self.go_on(sim);
+            }
+        }
+    }
+
+    fn insert(&mut self, sim: &mut Sim) {
+        for (job, end) in std::mem::take(&mut self.running().log.group) {
+            let inserted = self.running().store.insert(&job.record, end).map_err(|error| refusal(&error));
+            self.done(sim, job.ticket, inserted);
+        }
+        self.go_on(sim);
+    }
+
+    /// What was queued meanwhile is the next group.
+    fn go_on(&mut self, sim: &mut Sim) {
+        self.running().log.is_awake = false;
+        if !self.running().log.queue.is_empty() {
+            self.wake_log(sim, 50);
+        }
+    }
+
+    pub fn sync_periodic(&mut self, sim: &mut Sim) {
+        let now_us = sim.now_us;
+        let process = self.running();
+        // While a group is between append and insert it is the log thread that syncs.
+        let is_due = process.log.unsynced_since_us.is_some_and(|since| now_us - since >= PERIODIC_SYNC_US);
+        if is_due && process.log.group.is_empty() {
+            process.log.unsynced_since_us = None;
+            if let Err(error) = process.store.sync() {
+                sim.note(|| format!("n{} cannot sync: {error}", self.at));
+            }
+        }
+    }
+
+    fn done(&mut self, sim: &mut Sim, ticket: Ticket, outcome: Result<(), FailureReason>) {
+        match (ticket, outcome) {
+            (Ticket::Own(id), Ok(())) => self.on_reply(sim, id, self.id(), Reply::Acknowledged),
+            (Ticket::Own(id), Err(reason)) => self.on_reply(sim, id, self.id(), Reply::Failed(reason)),
+            (Ticket::Peer { peer, id }, Ok(())) => drop(self.send(sim, peer, Message::Acknowledged { id })),
+            (Ticket::Peer { peer, id }, Err(reason)) => drop(self.send(sim, peer, Message::Failed { id, reason })),
+        }
+    }
+}
