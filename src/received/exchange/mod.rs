@@ -35,10 +35,6 @@ mod tests;
 /// How long what is reconciled stands in the manifest before deletions up to it may go, in microseconds.
 pub const PURGE_AFTER_US: u64 = 600_000_000;
 
-/// How far ahead of the fastest peer a node closes, in microseconds: else a clock that once was a day ahead would make
-/// its node refuse everything for a day.
-pub const CLOSED_AHEAD_MAX_US: i64 = 60_000_000;
-
 /// What one node knows.
 #[derive(Debug, Clone)]
 pub struct Exchange {
@@ -167,30 +163,26 @@ impl Exchange {
         self.pinned.remove(&slice);
     }
 
-    /// What this replica has: all that is durable and inserted. Only ever more, unless the slice was withdrawn.
+    /// This replica has this: durable and inserted. What it had before it still has, also if the store let go of settled
+    /// runs before [`Exchange::saved`] said so here.
     pub fn own_changed(&mut self, slice: Slice, set: &ReceivedSet, now: Instant) {
         learn(&mut self.latest, set);
-        let floors = self.slices.get(&slice).map(|state| state.own.floors().clone()).unwrap_or_default();
-        let own = Told::new(set.clone(), floors);
-        if self.slices.get(&slice).is_some_and(|state| state.own == own) {
+        let mut own = self.slices.get(&slice).map(|state| state.own.clone()).unwrap_or_default();
+        let told = Told::new(set.clone(), own.floors().clone());
+        if own.set().covers(told.set()) {
             return;
         }
+        own.join(&told);
         self.change(slice, now, |state| state.own = own);
     }
 
-    /// Promises: from now on nothing stamped `through` or before is logged that [`Exchange::arrival`] does not let
-    /// pass. The answer is what is promised: less, if `through` is far ahead of all peers, and never less than before.
+    /// Promises: from now on nothing stamped `through` or before is logged that [`Exchange::arrival`] does not let pass.
+    /// The answer is what is promised, never less than before.
     ///
-    /// The caller has raised its own clock to it ([`HybridClock::closable`](super::namer::HybridClock::closable)).
+    /// The caller has raised its own clock to it ([`HybridClock::closable`](super::namer::HybridClock::closable)). A node
+    /// whose clock is known to be ahead of its peers' had better not promise anything: nobody can take it back.
     pub fn publish(&mut self, through: Stamp) -> Stamp {
-        let others = self.slices.values().any(|state| !state.others.is_empty());
-        let fastest = self.peers.values().filter_map(|peer| peer.closed).max();
-        let most = match fastest {
-            Some(fastest) => Stamp(fastest.0.saturating_add(CLOSED_AHEAD_MAX_US)),
-            None if others => self.published,
-            None => through,
-        };
-        self.published = self.published.max(through.min(most));
+        self.published = self.published.max(through);
         self.published
     }
 
@@ -389,7 +381,10 @@ impl Exchange {
     pub fn withdraw(&mut self, slice: Slice, now: Instant) {
         self.aging.iter_mut().for_each(|(_, batch)| batch.retain(|(aging, _)| *aging != slice));
         self.pinned.remove(&slice);
-        self.change(slice, now, |state| state.stand(Standing::Rebuilt));
+        self.change(slice, now, |state| {
+            state.own = Told::default();
+            state.stand(Standing::Rebuilt);
+        });
     }
 
     /// The slice is whole again and has what [`Exchange::restore`] and [`Exchange::own_changed`] said.

@@ -1,0 +1,430 @@
+//! One replica: the exchange of the core, and around it a toy of the store and of the server's threads.
+//!
+//! Each thread is a row of small steps, and anything may happen between two of them: another thread's step, a message, a
+//! pause longer than every bound, the loss of power.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use trefoil::model::{Instant, KeyspaceId, MutationName, NodeId, Stamp, Vnode};
+use trefoil::received::exchange::{Arrival, Exchange};
+use trefoil::received::namer::{CEILING_STEP_US, HybridClock, Namer, Tick};
+use trefoil::received::report::Report;
+use trefoil::received::{ReceivedSet, Slice};
+
+use crate::disk::{Data, Disk, Mutation, Record, Version};
+use crate::settings::Settings;
+
+pub const SLICE: Slice = (KeyspaceId(1), Vnode(7));
+
+/// What nodes send each other.
+#[derive(Debug, Clone)]
+pub enum Message {
+    Write(Mutation),
+    Ack(usize),
+    /// The record came too late, and will not be taken.
+    TooLate(usize),
+    Report(Vec<u8>),
+    Fetch(Vec<MutationName>),
+    AskData(u8),
+    Data {
+        key: u8,
+        version: Option<Version>,
+        history: BTreeSet<usize>,
+        known_through: Stamp,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Thread {
+    /// Appends, inserts, syncs, acknowledges.
+    Log,
+    /// Names a client's write, then hands it on.
+    Coordinator,
+    /// Closes, and reports.
+    Reporter,
+    /// Flushes, saves what is reconciled, purges.
+    Keeper,
+    /// Fetches what is missing, and sends again what was not acknowledged.
+    Filler,
+}
+
+pub const THREADS: [Thread; 5] = [Thread::Log, Thread::Coordinator, Thread::Reporter, Thread::Keeper, Thread::Filler];
+
+/// What waits to be logged, and for whom.
+#[derive(Debug, Clone)]
+enum Waiting {
+    Write(NodeId, Mutation),
+    Data(u8, Option<Version>, BTreeSet<usize>, Stamp),
+}
+
+#[derive(Debug)]
+pub struct Run {
+    pub exchange: Exchange,
+    clock: HybridClock,
+    namer: Namer,
+    queue: VecDeque<Waiting>,
+    /// Flushed data and what is inserted above it.
+    pub memtable: Data,
+    inserted: usize,
+    own: ReceivedSet,
+    /// Named records behind what is in the set: where they end, and what they are.
+    pending: BTreeMap<usize, Mutation>,
+    /// Who waits for which record, by where it ends.
+    waiters: BTreeMap<usize, (NodeId, usize)>,
+    log_step: u8,
+    last_sync: Instant,
+    writes: VecDeque<(u8, i64, bool)>,
+    named: Option<Mutation>,
+    closing: (u8, Stamp, Stamp),
+    keeping: (u8, Vec<(Slice, trefoil::received::told::Reconciled)>),
+    /// Writes by whom they still lack.
+    unacknowledged: BTreeMap<usize, (Mutation, BTreeSet<NodeId>)>,
+}
+
+pub struct Node {
+    pub id: NodeId,
+    pub disk: Disk,
+    pub run: Option<Run>,
+    /// What the wall clock is off by.
+    pub clock_off: i64,
+    pub started_at: i64,
+}
+
+/// What a step did that others must know of.
+#[derive(Default)]
+pub struct Effects {
+    pub send: Vec<(NodeId, Message)>,
+    /// Just named: the oracle gives it its number.
+    pub purged: Vec<(u8, Version)>,
+    pub told: Option<(NodeId, Report)>,
+}
+
+/// What a node may look at while it takes a step.
+pub struct Context<'a> {
+    pub now: i64,
+    pub settings: &'a Settings,
+    pub nodes: &'a [NodeId],
+    /// All mutations ever named.
+    pub mutations: &'a mut Vec<Mutation>,
+    pub rng: &'a mut rand::rngs::SmallRng,
+}
+
+impl Node {
+    pub fn wall(&self, now: i64) -> i64 {
+        now + self.clock_off
+    }
+
+    /// Replays the log, makes it durable, and begins a run.
+    pub fn start(&mut self, context: &mut Context) {
+        self.started_at = context.now;
+        let manifest = &self.disk.manifest;
+        let mut memtable = manifest.data.clone();
+        let mut own = manifest.set.clone();
+        let mut seen = Stamp(0);
+        for record in &self.disk.log[manifest.replay_from..] {
+            record.apply(&mut memtable);
+            if let Record::Named(mutation) = record {
+                own.add(mutation.name);
+                seen = seen.max(mutation.stamp);
+            }
+        }
+        let clock = HybridClock::new(self.disk.ceiling, seen);
+        let closed = clock.closed_at_start();
+        let start = Stamp(self.wall(context.now).max(clock.last().0 + 1));
+        let (reconciled, purged) = (manifest.reconciled.clone(), manifest.purged);
+        self.disk.sync(self.disk.log.len());
+        self.disk.ceiling = start;
+        let mut exchange = Exchange::new(self.id, start.0 as u64, closed, context.settings.purge_after_us);
+        exchange.restore(SLICE, own.clone(), reconciled, purged, Instant(0));
+        exchange.place(SLICE, 1, context.nodes, Instant(0));
+        self.run = Some(Run {
+            exchange,
+            clock: HybridClock::new(start, seen),
+            namer: Namer::new(self.id, start).unwrap(),
+            queue: VecDeque::new(),
+            memtable,
+            inserted: self.disk.log.len(),
+            own,
+            pending: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            log_step: 0,
+            last_sync: Instant(0),
+            writes: VecDeque::new(),
+            named: None,
+            closing: (0, Stamp(0), Stamp(0)),
+            keeping: (0, Vec::new()),
+            unacknowledged: BTreeMap::new(),
+        });
+    }
+
+    fn instant(&self, now: i64) -> Instant {
+        Instant((now - self.started_at) as u64)
+    }
+
+    pub fn client_write(&mut self, key: u8, before_us: i64, delete: bool) {
+        if let Some(run) = &mut self.run {
+            run.writes.push_back((key, before_us, delete));
+        }
+    }
+
+    pub fn ask_data(&self, key: u8, of: NodeId) -> Vec<(NodeId, Message)> {
+        if self.run.is_some() { vec![(of, Message::AskData(key))] } else { Vec::new() }
+    }
+
+    pub fn step(&mut self, thread: Thread, context: &mut Context) -> Effects {
+        let mut effects = Effects::default();
+        if self.run.is_some() {
+            match thread {
+                Thread::Log => self.log(context, &mut effects),
+                Thread::Coordinator => self.coordinate(context, &mut effects),
+                Thread::Reporter => self.report(context, &mut effects),
+                Thread::Keeper => self.keep(context, &mut effects),
+                Thread::Filler => self.fill(context, &mut effects),
+            }
+        }
+        effects
+    }
+
+    pub fn receive(&mut self, from: NodeId, message: Message, context: &mut Context) -> Effects {
+        let mut effects = Effects::default();
+        let (wall, instant) = (self.wall(context.now), self.instant(context.now));
+        let Some(run) = &mut self.run else { return effects };
+        match message {
+            Message::Write(mutation) => {
+                if run.clock.observe(mutation.stamp, wall).is_ok() {
+                    run.queue.push_back(Waiting::Write(from, mutation));
+                }
+            }
+            Message::Ack(id) | Message::TooLate(id) => {
+                if let Some((_, lacking)) = run.unacknowledged.get_mut(&id) {
+                    lacking.remove(&from);
+                }
+            }
+            Message::Report(bytes) => {
+                run.exchange.on_report(from, Report::decode(bytes.into()).unwrap(), instant);
+            }
+            Message::Fetch(names) => {
+                let ids = names.iter().filter_map(|name| context.mutations.iter().find(|known| known.name == *name));
+                let found = ids.filter_map(|known| self.disk.find(known.id));
+                effects.send.extend(found.map(|mutation| (from, Message::Write(mutation))));
+            }
+            Message::AskData(key) => {
+                let known_through = run.exchange.reconciled(SLICE);
+                self.sync();
+                let data = &self.run.as_ref().unwrap().memtable;
+                let history = data.history.get(&key).cloned().unwrap_or_default();
+                let version = data.keys.get(&key).copied();
+                effects.send.push((from, Message::Data { key, version, history, known_through }));
+            }
+            Message::Data { key, version, history, known_through } => {
+                run.queue.push_back(Waiting::Data(key, version, history, known_through));
+            }
+        }
+        effects
+    }
+
+    /// One group: logged, then inserted, then synced; whoever waits is told as soon as the mode allows.
+    fn log(&mut self, context: &mut Context, effects: &mut Effects) {
+        let instant = self.instant(context.now);
+        let run = self.run.as_mut().unwrap();
+        match run.log_step {
+            0 => self.append(effects),
+            1 => self.insert(),
+            _ => {
+                let run = self.run.as_mut().unwrap();
+                if !context.settings.periodic || instant.since_us(run.last_sync) > 10_000_000 {
+                    run.last_sync = instant;
+                    self.sync();
+                }
+            }
+        }
+        let run = self.run.as_mut().unwrap();
+        run.log_step = (run.log_step + 1) % 3;
+        let durable = if context.settings.periodic { run.inserted } else { self.disk.synced.min(run.inserted) };
+        let later = run.waiters.split_off(&(durable + 1));
+        let ready = std::mem::replace(&mut run.waiters, later);
+        effects.send.extend(ready.into_values().map(|(to, id)| (to, Message::Ack(id))));
+    }
+
+    /// Each record is judged where it is appended: what is promised meanwhile concerns those behind it.
+    fn append(&mut self, effects: &mut Effects) {
+        let run = self.run.as_mut().unwrap();
+        for waiting in run.queue.drain(..) {
+            match waiting {
+                Waiting::Write(from, mutation) => match run.exchange.arrival(SLICE, mutation.name, mutation.stamp) {
+                    Arrival::Apply => {
+                        self.disk.log.push(Record::Named(mutation));
+                        run.pending.insert(self.disk.log.len(), mutation);
+                        run.waiters.insert(self.disk.log.len(), (from, mutation.id));
+                    }
+                    Arrival::Received => effects.send.push((from, Message::Ack(mutation.id))),
+                    Arrival::Purged | Arrival::Closed => effects.send.push((from, Message::TooLate(mutation.id))),
+                },
+                Waiting::Data(key, version, history, known_through) => {
+                    if run.exchange.purged(SLICE) <= known_through {
+                        self.disk.log.push(Record::Nameless(key, version, history));
+                    }
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self) {
+        let run = self.run.as_mut().unwrap();
+        self.disk.log[run.inserted..].iter().for_each(|record| record.apply(&mut run.memtable));
+        run.inserted = self.disk.log.len();
+        run.settle(self.disk.synced);
+    }
+
+    fn sync(&mut self) {
+        self.disk.sync(self.disk.log.len());
+        self.run.as_mut().unwrap().settle(self.disk.synced);
+    }
+
+    fn coordinate(&mut self, context: &mut Context, effects: &mut Effects) {
+        let wall = self.wall(context.now);
+        let run = self.run.as_mut().unwrap();
+        if let Some(mutation) = run.named.take() {
+            run.queue.push_back(Waiting::Write(self.id, mutation));
+            run.unacknowledged.insert(mutation.id, (mutation, context.nodes.iter().copied().collect()));
+            let others = context.nodes.iter().filter(|node| **node != self.id);
+            effects.send.extend(others.map(|node| (*node, Message::Write(mutation))));
+            return;
+        }
+        if let Some(ceiling) = run.clock.wants_ceiling(wall) {
+            self.disk.ceiling = ceiling.max(self.disk.ceiling);
+            run.clock.raised(ceiling);
+        }
+        let Some((key, before_us, delete)) = run.writes.pop_front() else { return };
+        let stamp = match run.clock.next(wall) {
+            Tick::Stamp(stamp) => stamp,
+            Tick::Raise(ceiling) => {
+                self.disk.ceiling = Stamp(ceiling.0 + CEILING_STEP_US);
+                run.clock.raised(ceiling);
+                return run.writes.push_front((key, before_us, delete));
+            }
+            Tick::Ahead(_) => return,
+        };
+        let name = run.namer.name(SLICE.0, SLICE.1);
+        let id = context.mutations.len();
+        let mutation = Mutation { id, name, stamp, key, ts: stamp.0 - before_us, delete };
+        context.mutations.push(mutation);
+        run.named = Some(mutation);
+    }
+
+    fn report(&mut self, context: &mut Context, effects: &mut Effects) {
+        let (wall, instant) = (self.wall(context.now), self.instant(context.now));
+        let run = self.run.as_mut().unwrap();
+        let (step, promised, through) = &mut run.closing;
+        match *step {
+            0 => *promised = run.exchange.publish(run.clock.closable(wall)),
+            1 => {
+                let lowest = run.pending.values().map(|mutation| Stamp(mutation.stamp.0 - 1)).min();
+                *through = lowest.map_or(*promised, |lowest| lowest.min(*promised));
+            }
+            2 => run.exchange.own_changed(SLICE, &run.own, instant),
+            3 => run.exchange.close(*through),
+            other => {
+                let others: Vec<_> = context.nodes.iter().filter(|node| **node != self.id).collect();
+                let to = *others[usize::from(other) - 4];
+                let report = run.exchange.report_for(to);
+                effects.send.push((to, Message::Report(report.encode())));
+                effects.told = Some((to, report));
+            }
+        }
+        *step = (*step + 1) % (context.nodes.len() as u8 + 3);
+    }
+
+    fn keep(&mut self, context: &mut Context, effects: &mut Effects) {
+        let instant = self.instant(context.now);
+        let run = self.run.as_mut().unwrap();
+        match run.keeping.0 {
+            0 => self.flush(),
+            1 => run.keeping.1 = run.exchange.raised(),
+            2 => {
+                let floors = run.keeping.1.first().map(|(_, reconciled)| reconciled.clone());
+                if let Some(reconciled) = floors {
+                    reconciled.floors.settle(&mut self.disk.manifest.set);
+                    reconciled.floors.settle(&mut run.own);
+                    self.disk.manifest.reconciled = reconciled;
+                }
+            }
+            3 => run.exchange.saved(&std::mem::take(&mut run.keeping.1), instant),
+            4 => {
+                if let Some((_, purged)) = run.exchange.purgeable(instant).first() {
+                    self.disk.manifest.purged = *purged;
+                }
+            }
+            _ => effects.purged = self.purge(context.settings.lateness_us),
+        }
+        let run = self.run.as_mut().unwrap();
+        run.keeping.0 = (run.keeping.0 + 1) % 6;
+    }
+
+    /// All that is inserted becomes the file, and the set is saved as of where the log will be replayed from.
+    fn flush(&mut self) {
+        let inserted = self.run.as_ref().unwrap().inserted;
+        self.disk.sync(inserted);
+        let run = self.run.as_mut().unwrap();
+        run.settle(self.disk.synced);
+        let manifest = &mut self.disk.manifest;
+        manifest.data = run.memtable.clone();
+        manifest.set = run.own.clone();
+        manifest.replay_from = inserted;
+    }
+
+    /// Deletions that nothing can need any more: what is older than they has arrived everywhere, and none of it is outside
+    /// of the file.
+    fn purge(&mut self, lateness_us: i64) -> Vec<(u8, Version)> {
+        let run = self.run.as_mut().unwrap();
+        let manifest = &mut self.disk.manifest;
+        let limit = manifest.purged.0 - lateness_us;
+        let outside = &self.disk.log[manifest.replay_from..];
+        let needed = |key: u8, version: &Version| {
+            outside.iter().any(|record| record.touches() == key && record.oldest() <= version.ts)
+        };
+        let old = |key: u8, version: &Version| version.delete && version.ts < limit && !needed(key, version);
+        let gone: Vec<_> = manifest.data.keys.iter().filter(|(key, version)| old(**key, version)).collect();
+        let gone: Vec<_> = gone.into_iter().map(|(key, version)| (*key, *version)).collect();
+        for (key, version) in &gone {
+            manifest.data.keys.remove(key);
+            if run.memtable.keys.get(key) == Some(version) {
+                run.memtable.keys.remove(key);
+            }
+        }
+        gone
+    }
+
+    fn fill(&mut self, context: &mut Context, effects: &mut Effects) {
+        let instant = self.instant(context.now);
+        let run = self.run.as_mut().unwrap();
+        for slice in run.exchange.behind(5_000_000, instant) {
+            for (node, names) in run.exchange.holes(slice) {
+                let names = names.runs().flat_map(|(origin, incarnation, intervals)| {
+                    let sequences = intervals.iter().flat_map(|interval| interval.first..=interval.last);
+                    sequences.map(move |sequence| MutationName { origin, incarnation, sequence }).collect::<Vec<_>>()
+                });
+                effects.send.push((node, Message::Fetch(names.take(20).collect())));
+            }
+        }
+        run.unacknowledged.retain(|_, (mutation, lacking)| {
+            lacking.iter().for_each(|node| effects.send.push((*node, Message::Write(*mutation))));
+            !lacking.is_empty() && !context.settings.forgets(context.rng)
+        });
+    }
+
+    /// The names that are in the set.
+    pub fn has(&self, mutation: &Mutation) -> bool {
+        self.disk.lists(mutation) || self.run.as_ref().is_some_and(|run| run.own.contains(mutation.name))
+    }
+}
+
+impl Run {
+    /// What is inserted and durable enters the set.
+    fn settle(&mut self, synced: usize) {
+        let later = self.pending.split_off(&(synced.min(self.inserted) + 1));
+        for mutation in std::mem::replace(&mut self.pending, later).into_values() {
+            self.own.add(mutation.name);
+        }
+    }
+}
