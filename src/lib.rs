@@ -12,7 +12,7 @@
 //!
 //! Layers, lowest first; `tests/layering.rs` counts the arrows:
 //! [`model`], [`vfs`] · [`codec`] · [`received`] · [`commitlog`], [`memtable`], [`sstable`] · [`compaction`],
-//! [`snapshot`] · [`store`] · and beside them, knowing no files: [`ring`], [`metadata`], [`liveness`], [`coordinator`], [`cql`].
+//! [`snapshot`] · [`store`] · [`hints`] · and beside them, knowing no files: [`ring`], [`metadata`], [`liveness`], [`coordinator`], [`cql`].
 
 pub mod codec;
 pub mod commitlog;
@@ -20,6 +20,7 @@ pub mod compaction;
 pub mod coordinator;
 pub mod cql;
 mod error;
+pub mod hints;
 pub mod liveness;
 pub mod memtable;
 pub mod metadata;

@@ -53,6 +53,7 @@ fn samples(target: &str) -> Vec<Vec<u8>> {
         "record" => kept(&["record-"]),
         "entry" => kept(&["entries"]),
         "position" => kept(&["positions"]),
+        "hint_segment" => kept(&["hint-segment", "hints-acknowledged"]),
         "log_segment" => kept(&["log-segment"]),
         "sstable" => kept(&["sstable"]),
         "sstable_sections" => sections(),

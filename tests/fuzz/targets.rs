@@ -17,6 +17,7 @@ use trefoil::codec::varint::Reader;
 use trefoil::codec::{EncodedRow, Record};
 use trefoil::commitlog::{CommitLog, LogOptions, Position, SEGMENT_BYTES_MIN};
 use trefoil::coordinator::{PagingState, read_repair};
+use trefoil::hints::HintLog;
 use trefoil::metadata::{ClusterState, Entry, Refusal};
 use trefoil::model::{
     Bound, ClusteringKey, Direction, Identity, NodeId, Page, PageEnd, PartitionKey, ReadCommand, ScanRange, Slice,
@@ -48,6 +49,7 @@ pub const TARGETS: &[Decoder] = &[
     ("entry", &["src/codec/entry.rs", "src/coordinator/read_repair.rs"], entry),
     ("position", &["src/codec/position.rs"], position),
     ("log_segment", &["src/commitlog/segment.rs", "src/commitlog/footer.rs", "src/commitlog/replay.rs"], log_segment),
+    ("hint_segment", &["src/hints/segment.rs", "src/hints/progress.rs"], hint_segment),
     ("sstable", &["src/sstable/format.rs", "src/sstable/reader.rs"], sstable),
     (
         "sstable_sections",
@@ -211,6 +213,31 @@ pub fn log_segment(data: &[u8]) {
     };
     let _ = CommitLog::examine(&*vfs, Path::new("/log"), owner, Position::default(), &mut each);
     let _ = CommitLog::open(vfs, options, Position::default(), &mut each);
+}
+
+/// The same bytes as a file of hints and as the file that says what is acknowledged of them.
+pub fn hint_segment(data: &[u8]) {
+    let vfs = files(&[("/hints/3/00000000000000000001.hints", data), ("/hints/3/acknowledged", data)]);
+    let cluster = Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00c1);
+    let options = trefoil::hints::LogOptions {
+        directory: "/hints/3".into(),
+        owner: Identity { cluster, node: NodeId(2), vnode_bits: VnodeBits::DEFAULT },
+        target: NodeId(3),
+        segment_bytes: 1 << 20,
+        bytes_max: 1 << 30,
+        window_us: i64::MAX,
+    };
+    let Ok(mut log) = HintLog::open(vfs, options) else { return };
+    let _ = log.oldest_us();
+    let mut from = log.acknowledged();
+    while let Ok(loaded) = log.load(from, 100) {
+        loaded.hints.iter().for_each(|stored| record(&stored.hint.record));
+        if loaded.next == from {
+            break;
+        }
+        from = loaded.next;
+    }
+    let _ = log.acknowledge(from);
 }
 
 /// Everything that a store does with a file.

@@ -1,6 +1,7 @@
 //! What must never come out differently: the outcome of merges, and the bytes of every persisted kind, kept as files.
 
 mod bytes;
+mod hints;
 mod kept;
 mod log;
 mod merge;
