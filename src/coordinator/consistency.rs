@@ -73,6 +73,7 @@ impl fmt::Display for Consistency {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     groups: Vec<Group>,
+    replicas: ReplicaMask,
 }
 
 /// `needed` of the replicas in `members`.
@@ -99,7 +100,12 @@ impl Requirement {
             Consistency::LocalQuorum => vec![Group { members: own, needed: quorum(own) }],
             Consistency::EachQuorum => each_region(regions),
         };
-        Requirement { groups }
+        Requirement { groups, replicas: all }
+    }
+
+    /// All replicas, whether they can count or not.
+    pub fn replicas(&self) -> ReplicaMask {
+        self.replicas
     }
 
     /// Whether these replicas are enough.

@@ -27,6 +27,8 @@ pub enum FailureReason {
     Expired,
     /// The answer does not fit in a message.
     TooLarge,
+    /// The stamp of the mutation lies below what the replica has purged by: it can take effect no more.
+    TooLate,
 }
 
 impl FailureReason {
@@ -42,6 +44,7 @@ impl FailureReason {
             FailureReason::Malformed => "malformed",
             FailureReason::Expired => "expired",
             FailureReason::TooLarge => "too large",
+            FailureReason::TooLate => "too late",
         }
     }
 }
@@ -84,6 +87,9 @@ pub struct WriteOp {
     acknowledged: ReplicaMask,
     failures: Vec<(usize, FailureReason)>,
     answered: bool,
+    expired: bool,
+    /// Replicas that [`WriteOp::take_missed`] has told of.
+    hinted: ReplicaMask,
 }
 
 impl WriteOp {
@@ -92,7 +98,15 @@ impl WriteOp {
         if !requirement.met_by(alive) {
             return Err(Unavailable { required: requirement.required(), alive: requirement.counted(alive) });
         }
-        Ok(WriteOp { requirement, targets: alive, acknowledged: 0, failures: Vec::new(), answered: false })
+        Ok(WriteOp {
+            requirement,
+            targets: alive,
+            acknowledged: 0,
+            failures: Vec::new(),
+            answered: false,
+            expired: false,
+            hinted: 0,
+        })
     }
 
     /// The replicas to send it to.
@@ -103,6 +117,20 @@ impl WriteOp {
     /// The targets of which nothing was heard yet.
     pub fn outstanding(&self) -> ReplicaMask {
         self.failures.iter().fold(self.targets & !self.acknowledged, |mask, (replica, _)| mask & !bit(*replica))
+    }
+
+    /// Replicas that miss the mutation, each told of once: those that it was not sent to, that failed, or that had not
+    /// acknowledged by the deadline, however soon the level was met. Each is to get a hint. One that can never take it gets
+    /// none.
+    pub fn take_missed(&mut self) -> ReplicaMask {
+        let never = |reason: &FailureReason| matches!(reason, FailureReason::Malformed | FailureReason::TooLate);
+        let failed = self.failures.iter().filter(|(_, reason)| !never(reason));
+        let failed = failed.fold(0, |mask, (replica, _)| mask | bit(*replica));
+        let silent = if self.expired { self.outstanding() } else { 0 };
+        let not_sent = self.requirement.replicas() & !self.targets;
+        let missed = (not_sent | failed | silent) & !self.acknowledged & !self.hinted;
+        self.hinted |= missed;
+        missed
     }
 
     /// A replica has the mutation, as durable as its table wants it. `Some`: answer now.
@@ -133,6 +161,7 @@ impl WriteOp {
 
     /// The deadline has passed. `Some`: answer now.
     pub fn expire(&mut self) -> Option<Result<(), WriteError>> {
+        self.expired = true;
         (!self.answered).then(|| {
             self.answered = true;
             Err(WriteError::Timeout {

@@ -128,3 +128,48 @@ proptest! {
         }
     }
 }
+
+/// Whoever does not have the mutation is told of once, and as soon as that is sure.
+#[test]
+fn every_replica_that_misses_the_mutation_is_told_of_once() {
+    let level = Requirement::new(Consistency::LocalOne, &SIX, 0);
+    let mut op = WriteOp::start(level, 0b101111).unwrap();
+    assert_eq!((op.take_missed(), op.take_missed()), (0b010000, 0), "a replica that is not seen alive, of any region");
+    assert_eq!(op.acknowledge(0), Some(Ok(())));
+    assert_eq!(op.fail(1, FailureReason::Storage), None);
+    assert_eq!((op.take_missed(), op.take_missed()), (0b000010, 0));
+    assert_eq!(op.fail(2, FailureReason::Malformed), None);
+    assert_eq!(op.acknowledge(3), None);
+    assert_eq!(op.take_missed(), 0, "it can never take it");
+    assert_eq!(op.expire(), None);
+    assert_eq!((op.take_missed(), op.take_missed()), (0b100000, 0), "silent until the deadline");
+}
+
+proptest! {
+    /// In whatever order things happen: at the end each replica has acknowledged, or was told of exactly once.
+    #[test]
+    fn a_replica_acknowledges_or_gets_one_hint(
+        alive in 1u64..64,
+        steps in proptest::collection::vec((0usize..6, any::<bool>()), 0..12),
+    ) {
+        let mut op = WriteOp::start(Requirement::new(Consistency::One, &SIX, 0), alive).unwrap();
+        let (mut acknowledged, mut hinted) = (0, 0);
+        let mut told = |mask: u64| {
+            assert_eq!(hinted & mask, 0);
+            hinted |= mask;
+        };
+        told(op.take_missed());
+        for (replica, well) in steps {
+            if well {
+                op.acknowledge(replica);
+                acknowledged |= bit(replica) & alive;
+            } else {
+                op.fail(replica, FailureReason::Disconnected);
+            }
+            told(op.take_missed());
+        }
+        op.expire();
+        told(op.take_missed());
+        prop_assert_eq!((acknowledged | hinted) & 0b111111, 0b111111);
+    }
+}
