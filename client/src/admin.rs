@@ -13,8 +13,9 @@ use trefoil_proto::v1::cluster_client::ClusterClient;
 use trefoil_proto::v1::schema_client::SchemaClient;
 use trefoil_proto::v1::{
     ApplyRequest, ApplyResponse, CompactRequest, CompactionRequest, CreateSnapshotRequest, DescribeRequest,
-    FlushRequest, FlushResponse, ListSnapshotsRequest, NodeCompaction, NodeSnapshots, RemoveSnapshotRequest,
-    RingRequest, StatusRequest, StatusResponse, TableRef, Topology, VerifyProgress, VerifyRequest,
+    FlushRequest, FlushResponse, HintsAction, HintsRequest, ListSnapshotsRequest, NodeCompaction, NodeHints,
+    NodeSnapshots, RemoveSnapshotRequest, RingRequest, StatusRequest, StatusResponse, TableRef, Topology,
+    VerifyProgress, VerifyRequest,
 };
 
 use crate::client::Client;
@@ -92,6 +93,14 @@ impl Client {
     pub async fn compact(&self, table: &str) -> Result<Vec<NodeCompaction>> {
         let asked = CompactRequest { table: Some(table_ref(table)), nodes: Vec::new() };
         let response = self.cluster().await?.compact(request(asked)).await;
+        response.map(|response| response.into_inner().nodes).map_err(|status| Error::from_status(&status))
+    }
+
+    /// The hints that these nodes keep for others, or every node where none is named, after having done something about
+    /// those for `target` (0: for all).
+    pub async fn hints(&self, action: HintsAction, nodes: &[u32], target: u32) -> Result<Vec<NodeHints>> {
+        let asked = HintsRequest { action: action.into(), nodes: nodes.to_vec(), target };
+        let response = self.cluster().await?.hints(request(asked)).await;
         response.map(|response| response.into_inner().nodes).map_err(|status| Error::from_status(&status))
     }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   service ─► coordinate ─► peers ─► other nodes
-//!                  └──────► replica ─► trefoil::store
+//!                  ├──────► replica ─► trefoil::store
+//!                  └──────► hints ─► trefoil::hints ─► coordinate (back to whoever has missed a write)
 //!   metadata_log ─► peer_rpc ─► other nodes       birth: who this node is, before anything else
 //! ```
 
@@ -12,6 +13,7 @@ pub mod clock;
 pub mod config;
 pub mod coordinate;
 pub mod dev;
+pub mod hints;
 pub mod http;
 #[cfg(test)]
 mod in_process;

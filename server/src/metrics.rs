@@ -20,6 +20,7 @@ use trefoil::store::CompactionStatus;
 
 use crate::clock;
 use crate::coordinate::{Guardrail, Kind, Shared};
+use crate::hints::{Hints, TargetStatus};
 use crate::service::compaction::table_name;
 
 const REQUESTS: &str = "trefoil_requests_total";
@@ -60,6 +61,12 @@ const STORAGE_FAILED: &str = "trefoil_storage_failed";
 const SNAPSHOTS: &str = "trefoil_snapshots";
 const SNAPSHOT_ONLY_BYTES: &str = "trefoil_snapshot_only_bytes";
 const TABLES_LEAVING: &str = "trefoil_tables_leaving";
+const HINT_BYTES: &str = "trefoil_hint_bytes";
+const HINT_OLDEST_SECONDS: &str = "trefoil_hint_oldest_seconds";
+const HINT_FILES_DAMAGED: &str = "trefoil_hint_files_damaged";
+const HINTS_WRITTEN: &str = "trefoil_hints_written_total";
+const HINTS_ENDED: &str = "trefoil_hints_ended_total";
+const HINTS_REFUSED: &str = "trefoil_hints_refused_total";
 const CACHE_BYTES: &str = "trefoil_cache_bytes";
 const CACHE_HITS: &str = "trefoil_cache_hits_total";
 const CACHE_MISSES: &str = "trefoil_cache_misses_total";
@@ -201,6 +208,7 @@ fn look_at(shared: &Shared) {
     counter!(FLUSHES).absolute(store.flushes);
     counter!(COMPACTIONS).absolute(store.compactions);
     counter!(LARGE_PARTITIONS).absolute(store.large_partitions);
+    look_at_hints(&shared.hints);
     let state = shared.cluster.load();
     look_at_compaction(&state, &shared.replica.store().compaction_status(clock::wall_us().div_euclid(1_000_000)));
     let nodes = state.ring().nodes().filter(|node| node.state != NodeState::Gone);
@@ -208,6 +216,42 @@ fn look_at(shared: &Shared) {
     gauge!(NODES_ALIVE).set(shared.peers.alive().len() as f64);
     gauge!(EPOCH).set(state.epoch().index as f64);
     gauge!(GENERATION).set(f64::from(state.epoch().generation));
+}
+
+fn look_at_hints(hints: &Hints) {
+    let told = hints.status();
+    let sum = |of: fn(&TargetStatus) -> u64| told.values().map(of).sum::<u64>();
+    gauge!(HINT_BYTES).set(sum(|status| status.pending_bytes) as f64);
+    gauge!(HINT_OLDEST_SECONDS).set(told.values().map(TargetStatus::oldest_s).max().unwrap_or(0) as f64);
+    gauge!(HINT_FILES_DAMAGED).set(sum(|status| status.damaged_files) as f64);
+    counter!(HINTS_WRITTEN).absolute(sum(|status| status.written));
+    let ended: [(&str, fn(&TargetStatus) -> u64); 4] = [
+        ("delivered", |status| status.delivered),
+        ("expired", |status| status.expired),
+        ("too_late", |status| status.too_late),
+        ("unacceptable", |status| status.unacceptable),
+    ];
+    for (how, of) in ended {
+        counter!(HINTS_ENDED, "how" => how).absolute(sum(of));
+    }
+    let refused = [
+        ("queue", hints.refused_queue()),
+        ("bytes", sum(|status| status.refused_bytes)),
+        ("age", sum(|status| status.refused_age)),
+        ("disk", sum(|status| status.refused_disk)),
+    ];
+    for (bound, count) in refused {
+        counter!(HINTS_REFUSED, "bound" => bound).absolute(count);
+    }
+}
+
+fn describe_hints() {
+    describe_gauge!(HINT_BYTES, Unit::Bytes, "Hints kept for other nodes and not acknowledged");
+    describe_gauge!(HINT_OLDEST_SECONDS, Unit::Seconds, "Age of the oldest of them");
+    describe_gauge!(HINT_FILES_DAMAGED, "Files of hints that do not read and were set aside");
+    describe_counter!(HINTS_WRITTEN, "Hints written");
+    describe_counter!(HINTS_ENDED, "Hints that are not kept any more, by how they ended");
+    describe_counter!(HINTS_REFUSED, "Writes that a node has missed and that became no hint, by the bound they met");
 }
 
 /// The tables that were shown last: those that are gone are shown as 0, since a gauge stays until it is set.
@@ -259,6 +303,7 @@ fn describe_compaction() {
 
 fn describe() {
     describe_compaction();
+    describe_hints();
     describe_counter!(REQUESTS, "Requests of clients that were answered, by kind and gRPC code");
     describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time from taking a request to its answer, by kind");
     describe_counter!(READ_REPAIRS, "Mutations written back because replicas differed");

@@ -37,13 +37,15 @@ use crate::birth::{self, BirthConfig, BirthError, Desk, InitialMember};
 use crate::ceiling::{CeilingFile, keep_raised};
 use crate::clock;
 use crate::config::{Config, MemberConfig};
-use crate::coordinate::{Admission, CounterTurns, Guardrails, Lane, LaneHandle, Limits, Naming, Shared};
+use crate::coordinate::{Admission, CounterTurns, Guardrails, Lane, LanePostman, Limits, Naming, Shared};
+use crate::hints::{Ground, HintSettings, Hints};
 use crate::metadata_log::{MetadataLog, RaftLog, Timing};
 use crate::peer_rpc::{CallError, PeerRpc};
-use crate::peers::{Caller, Link, PeerClient, PeerEvents, PeerService, Peers, ReplyQueue, run_link};
+use crate::peers::{Caller, PeerClient, PeerEvents, PeerService, Peers, ReplyQueue};
 use crate::replica::{CompactionSettings, Completions, Replica};
 use crate::runtime::{LaneRuntime, accept};
 use crate::service;
+use tasks::{Follower, run_lane, watch_peers};
 
 /// How long a clean stop waits for what is under way.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -53,12 +55,6 @@ const BACKLOG: u32 = 1_024;
 
 /// How often deadlines are looked at.
 const SWEEP: Duration = Duration::from_millis(10);
-
-/// How soon tables that the store did not take are offered again.
-const FOLLOW_RETRY: Duration = Duration::from_secs(1);
-
-/// How often liveness is looked at.
-const REFRESH: Duration = Duration::from_millis(100);
 
 /// Everything a node is started with, checked.
 pub struct NodeSettings {
@@ -78,6 +74,8 @@ pub struct NodeSettings {
     pub limits: Limits,
     /// What requests are held against.
     pub guardrails: Guardrails,
+    /// What is kept for nodes that miss writes.
+    pub hints: HintSettings,
     /// What is taken on at once.
     pub admission: Arc<Admission>,
     /// Runtimes of the data path; at least 1.
@@ -105,6 +103,7 @@ impl NodeSettings {
             compaction: config.compaction.of_threads(),
             limits: config.limits.of_requests(),
             guardrails: config.guardrails.of_requests(),
+            hints: config.hints.bounds(),
             admission: Arc::new(config.limits.admission()),
             lanes: config.node.runtimes,
         }
@@ -179,7 +178,7 @@ impl Node {
         let state = log.state();
         let identity = Identity { cluster: state.cluster(), node: log.me(), vnode_bits: state.ring().vnode_bits() };
         let store = open_store(vfs.clone(), &settings, identity, &state).await?;
-        let ceiling = Arc::new(CeilingFile::new(vfs, &settings.data_directory));
+        let ceiling = Arc::new(CeilingFile::new(vfs.clone(), &settings.data_directory));
         let (naming, incarnation) = start_naming(&ceiling, &store, identity.node).await?;
         let (completions, receivers): (Vec<Completions>, Vec<_>) =
             (0..settings.lanes).map(|_| mpsc::unbounded_channel()).unzip();
@@ -192,6 +191,7 @@ impl Node {
             admission: settings.admission.clone(),
             limits: settings.limits.clone(),
             guardrails: settings.guardrails.clone(),
+            hints: Arc::new(Hints::new(settings.hints)),
             counters: CounterTurns::default(),
             incarnation,
         });
@@ -199,6 +199,9 @@ impl Node {
         for ((lane, runtime), receiver) in lanes.iter().zip(&runtimes).zip(receivers) {
             tasks.extend(run_lane(lane, runtime, receiver));
         }
+        let postman = Arc::new(LanePostman::new(lanes.clone()));
+        let directory = settings.data_directory.join("hints");
+        shared.hints.start(Ground { vfs, directory, owner: identity, postman }).map_err(StartError::Thread)?;
         let control = Arc::new(service::Control::new(shared.clone(), log.clone(), rpc));
         let _ = door.lanes.set(lanes.clone()); // Both are set once, here.
         let _ = door.control.set(control.clone());
@@ -217,13 +220,7 @@ impl Node {
     /// The tasks that follow the metadata, the peers and the clock.
     fn keep_up(&mut self, ceiling: Arc<CeilingFile>) {
         let runtimes = self.runtimes.iter().map(|runtime| runtime.handle().clone()).collect();
-        let follower = Follower {
-            shared: self.shared.clone(),
-            log: self.log.clone(),
-            lanes: self.lanes.clone(),
-            runtimes,
-            links: Vec::new(),
-        };
+        let follower = Follower::new(self.shared.clone(), self.log.clone(), self.lanes.clone(), runtimes);
         self.tasks.push(tokio::spawn(follower.run()));
         self.tasks.push(tokio::spawn(watch_peers(self.shared.clone(), self.log.clone())));
         self.tasks.push(tokio::spawn(keep_raised(ceiling, self.shared.clone())));
@@ -256,8 +253,14 @@ impl Node {
             task.abort();
         }
         self.log.shutdown().await;
-        let replica = self.shared.replica.clone();
-        let stopped = tokio::task::spawn_blocking(move || replica.stop()).await;
+        // Whoever has not acknowledged by now may have to get it later.
+        self.lanes.iter().for_each(|lane| lane.give_up_writes());
+        let (replica, hints) = (self.shared.replica.clone(), self.shared.hints.clone());
+        let stopped = tokio::task::spawn_blocking(move || {
+            hints.stop();
+            replica.stop()
+        });
+        let stopped = stopped.await;
         let runtimes = self.runtimes;
         // Dropping a runtime joins its thread.
         let dropped = tokio::task::spawn_blocking(move || drop(runtimes)).await;
@@ -388,114 +391,6 @@ async fn start_naming(ceiling: &CeilingFile, store: &Store, node: NodeId) -> Res
     Ok((Naming::new(hybrid, namer), incarnation))
 }
 
-fn run_lane(
-    lane: &Arc<Lane>,
-    runtime: &LaneRuntime,
-    mut completions: mpsc::UnboundedReceiver<Vec<crate::replica::Completion>>,
-) -> [JoinHandle<()>; 2] {
-    let (completing, sweeping) = (lane.clone(), lane.clone());
-    let complete = runtime.handle().spawn(async move {
-        while let Some(done) = completions.recv().await {
-            completing.complete(done);
-        }
-    });
-    let sweep = runtime.handle().spawn(async move {
-        let mut ticks = tokio::time::interval(SWEEP);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            sweeping.sweep();
-        }
-    });
-    [complete, sweep]
-}
-
-/// Follows the metadata: tables into the store, then the state to requests, then links to new members.
-struct Follower {
-    shared: Arc<Shared>,
-    log: Arc<RaftLog>,
-    lanes: Vec<Arc<Lane>>,
-    runtimes: Vec<tokio::runtime::Handle>,
-    links: Vec<JoinHandle<()>>,
-}
-
-impl Follower {
-    async fn run(mut self) {
-        let mut epochs = self.log.watch();
-        self.link_members(&self.log.state());
-        loop {
-            let state = self.log.state();
-            let behind = state.epoch() > self.shared.cluster.load().epoch();
-            let followed = if behind { self.follow(state).await } else { Ok(()) };
-            if let Err(error) = &followed {
-                tracing::error!(error, "the store did not take the new tables; requests keep the old ones meanwhile");
-            }
-            tokio::select! {
-                changed = epochs.changed() => if changed.is_err() {
-                    return;
-                },
-                () = tokio::time::sleep(FOLLOW_RETRY), if followed.is_err() => {}
-            }
-        }
-    }
-
-    async fn follow(&mut self, state: Arc<ClusterState>) -> Result<(), String> {
-        let (replica, specs) = (self.shared.replica.clone(), table_specs(&state));
-        let set = tokio::task::spawn_blocking(move || replica.store().set_tables(&specs)).await;
-        set.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        self.shared.replica.tables_changed();
-        self.link_members(&state);
-        self.shared.cluster.store(state);
-        for lane in &self.lanes {
-            lane.ping_all();
-        }
-        Ok(())
-    }
-
-    fn link_members(&mut self, state: &ClusterState) {
-        for (lane, runtime) in self.lanes.iter().zip(&self.runtimes) {
-            let linked = lane.linked();
-            let own = self.shared.identity.node;
-            for node in state.ring().nodes().filter(|node| node.id != own && !linked.contains(&node.id)) {
-                let link = Arc::new(Link::new(node.id, node.peer_address.clone()));
-                lane.add_link(link.clone());
-                let events = Arc::new(LaneHandle(lane.clone()));
-                self.links.push(runtime.spawn(run_link(link, self.shared.peers.clone(), events)));
-            }
-        }
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        for link in &self.links {
-            link.abort();
-        }
-    }
-}
-
-/// Looks who is alive, and tells the metadata log who is ahead.
-async fn watch_peers(shared: Arc<Shared>, log: Arc<RaftLog>) {
-    let mut ticks = tokio::time::interval(REFRESH);
-    let mut changes = shared.peers.changes();
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => shared.peers.refresh(),
-            changed = changes.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-            }
-        }
-        let own = log.state().epoch();
-        for node in shared.peers.alive().iter() {
-            if let Some(epoch) = shared.peers.epoch_of(*node).filter(|epoch| *epoch > own) {
-                log.heard(*node, epoch);
-            }
-        }
-    }
-}
-
 #[tonic::async_trait]
 impl PeerEvents for LaneDoor {
     fn operation(&self, peer: NodeId, operation: v1::PeerOperation, replies: &ReplyQueue) {
@@ -512,7 +407,7 @@ impl PeerEvents for LaneDoor {
     }
 
     async fn call(&self, kind: v1::CallKind, _from: NodeId, body: Bytes) -> Result<Bytes, Status> {
-        let is_own = matches!(kind, K::Report | K::Flush | K::Snapshot | K::Compaction | K::Digests);
+        let is_own = matches!(kind, K::Report | K::Flush | K::Snapshot | K::Compaction | K::Hints | K::Digests);
         let own = if is_own { self.door.control.get() } else { None };
         match own {
             Some(control) => control.answer(kind, body).await,
@@ -579,5 +474,6 @@ impl PeerRpc for AddressBook {
 }
 
 mod catch_up;
+mod tasks;
 #[cfg(test)]
 mod tests;

@@ -368,3 +368,21 @@ async fn a_measurement_counts_what_was_done() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn hints_are_shown_paused_and_dropped() {
+    let cli = Cli::start(always).await;
+    let output = cli.run(&["hints"]).await;
+    let ((shown, error), code) = (texts(&output), output.status.code());
+    assert!(shown.starts_with("node 2: it is not seen alive\n"), "{shown}");
+    assert!(["4.00 KiB", "70 s", "waiting for the node"].iter().all(|text| shown.contains(text)), "{shown}");
+    assert_eq!((code, error.contains("1 of 2 nodes failed")), (Some(1), true), "{error}");
+    let paused = cli.ok(&["hints", "pause", "--node", "1"]).await;
+    assert!(paused.contains("paused"), "{paused}");
+    let told = json(&cli.ok(&["hints", "--node", "1", "--target", "3", "--json"]).await);
+    assert_eq!(told["targets"][0]["refused_age"], 2, "{told}");
+    let dropped = cli.ok(&["hints", "drop", "--node", "1", "--target", "3"]).await;
+    let expected = "node 1: dropped 4.00 KiB of hints for node 3, which goes on missing what was in them until reads or a repair \
+                    find it\n";
+    assert_eq!(dropped, expected);
+}

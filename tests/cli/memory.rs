@@ -457,6 +457,31 @@ impl v1::cluster_server::Cluster for Memory {
         Ok(Response::new(v1::CompactionResponse { nodes: vec![whole, dead] }))
     }
 
+    async fn hints(&self, request: Request<v1::HintsRequest>) -> Result<Response<v1::HintsResponse>, Status> {
+        let asked = request.into_inner();
+        let (pending_bytes, dropped_bytes) = match asked.action() {
+            v1::HintsAction::Drop => (0, 4_096),
+            _ => (4_096, 0),
+        };
+        let hints = v1::TargetHints {
+            target: 3,
+            pending_bytes,
+            dropped_bytes,
+            oldest_s: 70,
+            paused: asked.action() == v1::HintsAction::Pause,
+            written: 12,
+            delivered: 5,
+            refused_age: 2,
+            refused_bytes: 1,
+            ..Default::default()
+        };
+        let keeps = v1::NodeHints { node: 1, targets: vec![hints], ..Default::default() };
+        let silent = v1::NodeHints { node: 2, error: "it is not seen alive".to_owned(), ..Default::default() };
+        let nodes =
+            [keeps, silent].into_iter().filter(|node| asked.nodes.is_empty() || asked.nodes.contains(&node.node));
+        Ok(Response::new(v1::HintsResponse { nodes: nodes.collect() }))
+    }
+
     async fn compact(&self, request: Request<v1::CompactRequest>) -> Result<Response<v1::CompactionResponse>, Status> {
         assert_eq!(request.into_inner().table.unwrap().name, "flights");
         let node = v1::NodeCompaction { node: 1, ..Default::default() };

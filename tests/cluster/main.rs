@@ -23,6 +23,7 @@ mod dev;
 mod disk_full;
 mod door;
 mod guardrails;
+mod hints;
 mod kills;
 mod levels;
 mod observed;

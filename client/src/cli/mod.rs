@@ -17,6 +17,7 @@ mod error;
 mod export;
 mod flush;
 mod get;
+mod hints;
 mod import;
 mod increment;
 mod json;
@@ -124,6 +125,8 @@ enum Command {
     Flush(flush::Flush),
     /// Show compaction and what the files of each table cost, or compact a table whole
     Compaction(compaction::Compaction),
+    /// Show, pause, resume or drop the writes that nodes keep for others that have missed them
+    Hints(hints::Hints),
     /// Make, list and remove snapshots
     #[command(subcommand)]
     Snapshot(snapshot::SnapshotCommand),
@@ -191,6 +194,7 @@ impl Command {
             Command::Ring => ring::run(global).await,
             Command::Flush(command) => command.run(global).await,
             Command::Compaction(command) => command.run(global).await,
+            Command::Hints(command) => command.run(global).await,
             Command::Snapshot(command) => command.run(global).await,
             Command::Verify(command) => command.run(global).await,
             Command::Bench(command) => command.run(global).await,

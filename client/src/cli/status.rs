@@ -36,6 +36,7 @@ pub async fn run(global: &Global) -> Result<()> {
         ("sstables", Align::Right),
         ("size", Align::Right),
         ("snapshots", Align::Right),
+        ("hints", Align::Right),
         ("in flight", Align::Right),
     ];
     output::line(&output::table(&columns, status.nodes.iter().map(cells).collect()))?;
@@ -54,7 +55,7 @@ fn cells(status: &NodeStatus) -> Vec<String> {
     let vnodes = status.vnodes.to_string();
     let Some(report) = &status.report else {
         cells.extend(["no answer".to_owned(), "-".to_owned(), "-".to_owned(), vnodes]);
-        cells.extend(std::iter::repeat_n("-".to_owned(), 6));
+        cells.extend(std::iter::repeat_n("-".to_owned(), 7));
         return cells;
     };
     cells.extend([
@@ -67,6 +68,7 @@ fn cells(status: &NodeStatus) -> Vec<String> {
         report.sstables.to_string(),
         bytes(report.sstable_bytes),
         bytes(report.snapshot_only_bytes),
+        bytes(report.hint_bytes),
         report.requests_in_flight.to_string(),
     ]);
     cells
@@ -85,6 +87,13 @@ fn troubles(status: &NodeStatus) -> Vec<String> {
             "node {id}: files cannot be written, writes are refused meanwhile: {}",
             report.storage_failure
         ));
+    }
+    if report.hints_paused {
+        lines.push(format!("node {id}: delivery of hints is paused; `trefoil hints resume` ends that"));
+    }
+    if report.hints_refused > 0 {
+        let refused = report.hints_refused;
+        lines.push(format!("node {id}: {refused} writes that others have missed became no hints; see `trefoil hints`"));
     }
     lines.extend(report.quarantined.iter().map(|file| {
         let runs = file.vnodes.iter().map(|run| match run.last - run.first {
@@ -140,6 +149,10 @@ fn node_json(status: &NodeStatus) -> Json {
             "snapshot_only_bytes": report.snapshot_only_bytes,
             "tables_leaving": report.tables_leaving,
             "quarantined": report.quarantined.iter().map(quarantined_json).collect::<Vec<_>>(),
+            "hint_bytes": report.hint_bytes,
+            "hint_oldest_s": report.hint_oldest_s,
+            "hints_refused": report.hints_refused,
+            "hints_paused": report.hints_paused,
             "log_failure": (!report.log_failure.is_empty()).then_some(&report.log_failure),
             "storage_failure": (!report.storage_failure.is_empty()).then_some(&report.storage_failure),
         })

@@ -15,8 +15,8 @@ use super::settings::{
     addresses, runtimes,
 };
 use super::{
-    ClusterConfig, CompactionConfig, Config, ConfigError, GuardrailsConfig, LimitsConfig, LogConfig, LogFormat,
-    MemberConfig, NodeConfig, Problem, SnapshotsConfig, StorageConfig,
+    ClusterConfig, CompactionConfig, Config, ConfigError, GuardrailsConfig, HintsConfig, LimitsConfig, LogConfig,
+    LogFormat, MemberConfig, NodeConfig, Problem, SnapshotsConfig, StorageConfig,
 };
 
 /// Longest name of a cluster, region or zone.
@@ -49,6 +49,7 @@ impl Config {
             storage: storage(root.section("storage")?)?,
             compaction: compaction(root.section("compaction")?)?,
             snapshots: snapshots(root.section("snapshots")?)?,
+            hints: hints(root.section("hints")?)?,
             limits: limits(root.section("limits")?)?,
             guardrails: guardrails(root.section("guardrails")?)?,
             log: log(root.section("log")?)?,
@@ -141,6 +142,18 @@ fn snapshots(mut section: Section) -> Result<SnapshotsConfig, Problem> {
         before_drop: section.flag("before_drop", SnapshotsConfig::default().before_drop)?,
         dropped_kept_days: section.number(&DROPPED_KEPT_DAYS)?,
         dropped_kept_most: section.number(&DROPPED_KEPT_MOST)?,
+    };
+    section.end()?;
+    Ok(config)
+}
+
+fn hints(mut section: Section) -> Result<HintsConfig, Problem> {
+    let config = HintsConfig {
+        mib_per_node: section.number(&settings::HINT_MIB_PER_NODE)?,
+        window_s: section.number(&settings::HINT_WINDOW_S)?,
+        kept_s: section.number(&settings::HINT_KEPT_S)?,
+        mib_per_s: section.number(&settings::HINT_MIB_PER_S)?,
+        queue_mib: section.number(&settings::HINT_QUEUE_MIB)?,
     };
     section.end()?;
     Ok(config)

@@ -25,6 +25,7 @@ use trefoil::ring::Zone;
 use trefoil::store::{BeforeDrop, SnapshotOptions, StoreOptions};
 
 use crate::coordinate::{Admission, Guardrails, Limits};
+use crate::hints::HintSettings;
 use crate::replica::CompactionSettings;
 
 /// All settings of a node. Numbers have the units of the file, which their names end in.
@@ -40,6 +41,8 @@ pub struct Config {
     pub compaction: CompactionConfig,
     /// Snapshots that it makes by itself.
     pub snapshots: SnapshotsConfig,
+    /// What is kept for nodes that miss writes.
+    pub hints: HintsConfig,
     /// What requests may ask, and how many at once.
     pub limits: LimitsConfig,
     /// What is refused, or told of.
@@ -116,6 +119,21 @@ pub struct SnapshotsConfig {
     pub dropped_kept_days: u64,
     /// How many stay.
     pub dropped_kept_most: u64,
+}
+
+/// What is kept for nodes that miss writes, and how it is delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HintsConfig {
+    /// Disk for the hints for one node.
+    pub mib_per_node: u64,
+    /// None are written for a node while the oldest one is older.
+    pub window_s: u64,
+    /// Older ones are not delivered.
+    pub kept_s: u64,
+    /// Delivered to one node in a second.
+    pub mib_per_s: u64,
+    /// Memory for what waits to be written.
+    pub queue_mib: u64,
 }
 
 /// What requests may ask, and how many are taken on at once.
@@ -274,6 +292,19 @@ impl SnapshotsConfig {
             before_drop: if self.before_drop { BeforeDrop::Snapshot } else { BeforeDrop::Nothing },
             kept_s: self.dropped_kept_days * 24 * 3_600,
             kept_most: self.dropped_kept_most as usize,
+        }
+    }
+}
+
+impl HintsConfig {
+    /// The bounds of the hints of a node.
+    pub fn bounds(&self) -> HintSettings {
+        HintSettings {
+            bytes_max: self.mib_per_node << 20,
+            window_s: self.window_s,
+            kept_s: self.kept_s,
+            bytes_per_s: self.mib_per_s << 20,
+            queue_bytes: (self.queue_mib << 20) as usize,
         }
     }
 }

@@ -7,8 +7,8 @@ use std::thread::available_parallelism;
 use tracing::Level;
 
 use super::{
-    ClusterConfig, CompactionConfig, Config, GuardrailsConfig, LimitsConfig, LogConfig, LogFormat, NodeConfig,
-    SnapshotsConfig, StorageConfig,
+    ClusterConfig, CompactionConfig, Config, GuardrailsConfig, HintsConfig, LimitsConfig, LogConfig, LogFormat,
+    NodeConfig, SnapshotsConfig, StorageConfig,
 };
 
 /// A setting that is a whole number. The name ends in its unit.
@@ -82,6 +82,27 @@ pub(super) const PAGE_KIB_DEFAULT: Number =
     number("page_kib_default", 4, 4_096, 1_024, "size of a page that names none, and the most one may ask");
 pub(super) const MUTATION_MIB_MAX: Number = number("mutation_mib_max", 1, 16, 16, "largest mutation of one partition");
 
+pub(super) const HINT_MIB_PER_NODE: Number = number(
+    "mib_per_node",
+    1,
+    1 << 20,
+    10_240,
+    "disk for the hints for one node; beyond it no more are written, and what the node misses it misses",
+);
+pub(super) const HINT_WINDOW_S: Number = number(
+    "window_s",
+    1,
+    604_800,
+    10_800,
+    "no hints are written for a node while the oldest one that it has not got is older",
+);
+pub(super) const HINT_KEPT_S: Number =
+    number("kept_s", 1, 31_536_000, 259_200, "hints that are older are not delivered any more");
+pub(super) const HINT_MIB_PER_S: Number =
+    number("mib_per_s", 1, 1 << 20, 16, "delivered to one node in a second, at most");
+pub(super) const HINT_QUEUE_MIB: Number =
+    number("queue_mib", 1, 1_024, 32, "memory for hints that wait to be written; what does not fit is not kept");
+
 pub(super) const VALUE_KIB_WARN: Number =
     number("value_kib_warn", 1, 8192, 1024, "a value above this is written and told of");
 pub(super) const VALUE_KIB_MAX: Number = number("value_kib_max", 1, 8192, 8192, "a larger value is refused");
@@ -143,6 +164,7 @@ impl Config {
             storage: StorageConfig::default(),
             compaction: CompactionConfig::default(),
             snapshots: SnapshotsConfig::default(),
+            hints: HintsConfig::default(),
             limits: LimitsConfig::default(),
             guardrails: GuardrailsConfig::default(),
             log: LogConfig::default(),
@@ -173,6 +195,18 @@ impl Default for SnapshotsConfig {
             before_drop: true,
             dropped_kept_days: DROPPED_KEPT_DAYS.default,
             dropped_kept_most: DROPPED_KEPT_MOST.default,
+        }
+    }
+}
+
+impl Default for HintsConfig {
+    fn default() -> HintsConfig {
+        HintsConfig {
+            mib_per_node: HINT_MIB_PER_NODE.default,
+            window_s: HINT_WINDOW_S.default,
+            kept_s: HINT_KEPT_S.default,
+            mib_per_s: HINT_MIB_PER_S.default,
+            queue_mib: HINT_QUEUE_MIB.default,
         }
     }
 }

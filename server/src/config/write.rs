@@ -7,7 +7,7 @@ use super::settings::{
     PAGE_KIB_DEFAULT, PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS,
     TIMEOUT_MAX_MS, runtimes,
 };
-use super::{CompactionConfig, Config, GuardrailsConfig, LimitsConfig, SnapshotsConfig};
+use super::{CompactionConfig, Config, GuardrailsConfig, HintsConfig, LimitsConfig, SnapshotsConfig};
 
 impl Config {
     /// The text of a file that says this.
@@ -18,6 +18,7 @@ impl Config {
             self.storage_text(),
             compaction_text(&self.compaction),
             snapshots_text(&self.snapshots),
+            hints_text(&self.hints),
             limits_text(&self.limits),
             guardrails_text(&self.guardrails),
             self.log_text(),
@@ -108,6 +109,15 @@ fn snapshots_text(snapshots: &SnapshotsConfig) -> String {
         snapshots.before_drop
     ) + &line(&DROPPED_KEPT_DAYS, snapshots.dropped_kept_days)
         + &line(&DROPPED_KEPT_MOST, snapshots.dropped_kept_most)
+}
+
+fn hints_text(hints: &HintsConfig) -> String {
+    "[hints]\n".to_owned()
+        + &line(&settings::HINT_MIB_PER_NODE, hints.mib_per_node)
+        + &line(&settings::HINT_WINDOW_S, hints.window_s)
+        + &line(&settings::HINT_KEPT_S, hints.kept_s)
+        + &line(&settings::HINT_MIB_PER_S, hints.mib_per_s)
+        + &line(&settings::HINT_QUEUE_MIB, hints.queue_mib)
 }
 
 fn limits_text(limits: &LimitsConfig) -> String {

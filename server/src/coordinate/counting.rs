@@ -35,7 +35,7 @@ use trefoil_proto::v1;
 use super::forward::Again;
 use super::ops::Op;
 use super::request::{Kind, Reply, Request};
-use super::write::Write;
+use super::write::{Kept, Write};
 use super::{Lane, Place, failure};
 use crate::clock;
 use crate::replica::{Outcome, Ticket, WriteJob};
@@ -264,6 +264,7 @@ impl Lane {
             level: *level,
             result: v1::WriteResult { stamp: stamp.0, timestamp_us: timestamp.0, ..Default::default() },
             deadline: *deadline,
+            kept: Kept { keyspace: place.keyspace.id, vnode: replicas.vnode, record: record.bytes.clone() },
         };
         Ok((Box::new(write), record.bytes, turn))
     }

@@ -150,6 +150,7 @@ pub(super) fn reason_of(failure: &v1::PeerFailure) -> FailureReason {
         v1::PeerFailureKind::Clock => FailureReason::Clock,
         v1::PeerFailureKind::Expired => FailureReason::Expired,
         v1::PeerFailureKind::TooLarge => FailureReason::TooLarge,
+        v1::PeerFailureKind::TooLate => FailureReason::TooLate,
     }
 }
 
@@ -163,6 +164,7 @@ pub(super) fn to_peer(reason: FailureReason, message: String) -> v1::PeerFailure
         FailureReason::Clock => v1::PeerFailureKind::Clock,
         FailureReason::Expired => v1::PeerFailureKind::Expired,
         FailureReason::TooLarge => v1::PeerFailureKind::TooLarge,
+        FailureReason::TooLate => v1::PeerFailureKind::TooLate,
     };
     v1::PeerFailure { kind: kind.into(), message }
 }

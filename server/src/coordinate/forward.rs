@@ -192,7 +192,8 @@ impl Lane {
             | FailureReason::Storage
             | FailureReason::DiskFull
             | FailureReason::Malformed
-            | FailureReason::TooLarge => {
+            | FailureReason::TooLarge
+            | FailureReason::TooLate => {
                 forward.so_far = v1::Outcome::Unknown;
             }
         }

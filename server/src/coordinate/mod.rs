@@ -19,6 +19,7 @@ mod early;
 mod failure;
 mod forward;
 mod guardrails;
+mod hinted;
 mod naming;
 mod ops;
 mod pipe;
@@ -44,12 +45,14 @@ use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_operation::Op as Operation;
 
 use crate::clock;
+use crate::hints::Hints;
 use crate::peers::{self, Link, LinkEvents, Peers};
 use crate::replica::{Completion, Replica};
 
 pub use admission::Admission;
 pub use counting::CounterTurns;
 pub use guardrails::{Guardrail, Guardrails};
+pub use hinted::LanePostman;
 pub use naming::{Naming, NoStamp};
 pub use pipe::{AnswerQueue, Answers};
 pub use request::{Kind, Reply};
@@ -91,6 +94,8 @@ pub struct Shared {
     pub limits: Limits,
     /// What requests are held against.
     pub guardrails: Guardrails,
+    /// What others have missed.
+    pub hints: Arc<Hints>,
     /// Who adds to which counters.
     pub counters: CounterTurns,
     /// The start stamp of this run.

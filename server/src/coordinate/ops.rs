@@ -5,6 +5,7 @@ use trefoil::model::{Instant, NodeId};
 
 use super::counting::Counting;
 use super::forward::Forward;
+use super::hinted::Hinted;
 use super::read::ReadSession;
 use super::served::Served;
 use super::write::Write;
@@ -21,6 +22,8 @@ pub(super) enum Op {
     Counting(Box<Counting>),
     /// Something that the own replica does for a peer.
     Served(Served),
+    /// A hint on its way.
+    Hint(Hinted),
     /// A read that is taking a step right now, on this lane's thread.
     Stepping,
 }
@@ -32,6 +35,7 @@ impl Op {
             Op::Read(read) => Some(read.deadline()),
             Op::Forward(forward) => Some(forward.deadline()),
             Op::Counting(counting) => counting.deadline(),
+            Op::Hint(hinted) => Some(hinted.deadline),
             // The own replica always completes.
             Op::Served(_) | Op::Stepping => None,
         }
@@ -42,6 +46,7 @@ impl Op {
             Op::Write(write) => write.waits_for(node),
             Op::Read(read) => read.waits_for(node),
             Op::Forward(forward) => forward.node == node,
+            Op::Hint(hinted) => hinted.node == node,
             Op::Counting(_) | Op::Served(_) | Op::Stepping => false,
         }
     }
@@ -92,6 +97,11 @@ impl Ops {
     /// Ids of what waits for a node.
     pub(super) fn waiting_for(&self, node: NodeId) -> Vec<u64> {
         self.ids(|op| op.waits_for(node))
+    }
+
+    /// Ids of writes that this node coordinates.
+    pub(super) fn ids_of_writes(&self) -> Vec<u64> {
+        self.ids(|op| matches!(op, Op::Write(_)))
     }
 
     /// Whether nothing is under way for peers.

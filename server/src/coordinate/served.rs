@@ -9,6 +9,7 @@ use prost::Message;
 use trefoil::codec::Record;
 use trefoil::codec::mutation::{MutationParts, decode_mutation};
 use trefoil::coordinator::FailureReason;
+use trefoil::hints::delivery::Outcome as HintOutcome;
 use trefoil::metadata::ClusterState;
 use trefoil::model::{Durability, Instant, NodeId, ReadCommand, Target};
 use trefoil_proto::convert::peer as convert;
@@ -17,10 +18,13 @@ use trefoil_proto::v1::peer_operation::Op as Operation;
 use trefoil_proto::v1::peer_reply::Result as Reply;
 
 use super::ops::Op;
-use super::{Lane, failure, request};
+use super::{Lane, failure, hinted, request};
 use crate::clock;
 use crate::peers::{ReplyQueue, epoch_from_proto, epoch_to_proto};
 use crate::replica::{Completion, Outcome, Ticket, WriteJob};
+
+/// Records that may wait for the log before hints are refused: some groups of it.
+const HINTS_YIELD_ABOVE: usize = 4_096;
 
 /// Work of the own replica for a peer.
 pub(super) struct Served {
@@ -41,6 +45,8 @@ pub(super) struct Asked {
 pub(super) enum Work {
     /// A record to be logged.
     Write(Bytes),
+    /// The same, of a write that this node had missed: it waits for nothing, since it comes again.
+    Hint(Bytes),
     /// A read of the own data.
     Read(Arc<ReadCommand>),
     /// A request for one partition to be coordinated.
@@ -101,6 +107,7 @@ impl Lane {
     pub(super) fn try_serve(self: &Arc<Self>, asked: Asked) {
         let checked = match &asked.work {
             Work::Write(record) => self.check_write(record, asked.placement),
+            Work::Hint(record) => self.check_room_for_hints().and_then(|()| self.check_write(record, asked.placement)),
             // Reads wait for no fsync: any mode does.
             Work::Read(command) => self.check_read(command, asked.placement).map(|()| Durability::Commit),
             Work::Forward(handed, _) => self.check_forward(handed, asked.peer).map(|()| Durability::Commit),
@@ -108,6 +115,9 @@ impl Lane {
         match checked {
             Ok(durability) => self.begin_served(asked, durability),
             Err(Obstacle::Refused(reply)) => refuse(asked.peer, &asked.served, reply),
+            Err(Obstacle::Early) if matches!(asked.work, Work::Hint(_)) => {
+                refuse(asked.peer, &asked.served, self.stale(0));
+            }
             Err(Obstacle::Early) => {
                 if let Err(asked) = self.early.lock().put_aside(asked) {
                     refuse(asked.peer, &asked.served, self.stale(0));
@@ -139,7 +149,7 @@ impl Lane {
         let id = self.ops.lock().insert(Op::Served(served));
         let ticket = Ticket { lane: self.number, id };
         let done = match work {
-            Work::Write(record) => {
+            Work::Write(record) | Work::Hint(record) => {
                 self.shared.replica.submit(WriteJob { record, durability, deadline, ticket }).err().map(Err)
             }
             Work::Read(command) => self.shared.replica.read(&command, deadline, ticket),
@@ -150,6 +160,24 @@ impl Lane {
             Some(Err((reason, text))) => self.served_done(id, Outcome::Failed(reason, text)),
             None => {}
         }
+    }
+
+    /// Hints wait until writes do not.
+    fn check_room_for_hints(&self) -> Result<(), Obstacle> {
+        let waiting = self.shared.replica.queued_writes();
+        if waiting <= HINTS_YIELD_ABOVE {
+            return Ok(());
+        }
+        let text = format!("{waiting} records wait for the log");
+        Err(Obstacle::Refused(failed(FailureReason::Overloaded, text)))
+    }
+
+    /// The mode of the table of a hint for this node itself.
+    pub(super) fn check_own_hint(&self, record: &Bytes, placement: u64) -> Result<Durability, FailureReason> {
+        self.check_write(record, placement).map_err(|obstacle| match obstacle {
+            Obstacle::Refused(Reply::Failure(failure)) => failure::reason_of(&failure),
+            Obstacle::Refused(_) | Obstacle::Early => FailureReason::Stale,
+        })
     }
 
     fn check_write(&self, record: &Bytes, placement: u64) -> Result<Durability, Obstacle> {
@@ -260,13 +288,13 @@ impl Lane {
 
     /// A replica has logged a write, or a repair of a read.
     fn acknowledged(self: &Arc<Self>, id: u64, node: NodeId) {
-        if !self.write_acknowledged(id, node) {
+        if !self.write_acknowledged(id, node) && !self.hint_done(id, HintOutcome::Acknowledged) {
             self.repair_acknowledged(id, node);
         }
     }
 
     fn on_failure(self: &Arc<Self>, id: u64, peer: NodeId, reason: FailureReason) {
-        if !self.write_failed(id, peer, reason) {
+        if !self.write_failed(id, peer, reason) && !self.hint_done(id, hinted::outcome_of(reason)) {
             self.read_failed(id, peer, reason);
             self.forward_failed(id, reason);
         }
@@ -297,6 +325,7 @@ impl Lane {
     /// An operation has passed its deadline.
     pub(super) fn expire(self: &Arc<Self>, id: u64) {
         self.write_expired(id);
+        self.hint_done(id, HintOutcome::Lost);
         self.read_expired(id);
         self.forward_expired(id);
         self.counting_expired(id);
@@ -306,6 +335,7 @@ impl Lane {
 fn work(operation: Option<Operation>) -> Result<Work, Reply> {
     match operation {
         Some(Operation::Write(record)) => Ok(Work::Write(record)),
+        Some(Operation::Hint(record)) => Ok(Work::Hint(record)),
         Some(Operation::Read(read)) => match convert::read_command(read) {
             Ok(command) => Ok(Work::Read(Arc::new(command))),
             Err(error) => Err(failed(FailureReason::Malformed, error.to_string())),

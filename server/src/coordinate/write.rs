@@ -8,7 +8,7 @@ use bytes::Bytes;
 use prost::Message;
 use trefoil::codec::{Record, RecordKind};
 use trefoil::coordinator::{FailureReason, Requirement, WriteError, WriteOp, indices};
-use trefoil::model::{Instant, NodeId, PartitionKey, Stamp, TableId, Timestamp};
+use trefoil::model::{Instant, KeyspaceId, NodeId, PartitionKey, Stamp, TableId, Timestamp, Vnode};
 use trefoil::ring::{Replica as RingReplica, Replicas};
 use trefoil_proto::convert::{key, mutation};
 use trefoil_proto::v1;
@@ -19,6 +19,7 @@ use super::ops::Op;
 use super::request::{Batch, Kind, Reply, Request};
 use super::{Lane, Place, failure};
 use crate::clock;
+use crate::hints::Hints;
 use crate::replica::{Ticket, WriteJob};
 
 /// How often a mutation is handed on at most.
@@ -33,6 +34,14 @@ pub(super) struct Write {
     pub(super) level: trefoil::coordinator::Consistency,
     pub(super) result: v1::WriteResult,
     pub(super) deadline: Instant,
+    pub(super) kept: Kept,
+}
+
+/// What a hint for a replica that misses the write is made of.
+pub(super) struct Kept {
+    pub(super) keyspace: KeyspaceId,
+    pub(super) vnode: Vnode,
+    pub(super) record: Bytes,
 }
 
 /// Where a mutation belongs.
@@ -48,6 +57,14 @@ impl Write {
 
     fn index_of(&self, node: NodeId) -> Option<usize> {
         self.nodes.iter().position(|replica| replica.node == node)
+    }
+
+    /// Lets everyone who misses the write by now get a hint.
+    pub(super) fn hint_missed(&mut self, hints: &Hints) {
+        for replica in indices(self.op.take_missed()) {
+            let Kept { keyspace, vnode, record } = &self.kept;
+            hints.keep(self.nodes[replica].node, *keyspace, *vnode, record.clone());
+        }
     }
 
     fn answer(&mut self, outcome: Option<Result<(), WriteError>>) {
@@ -200,6 +217,7 @@ impl Lane {
             level,
             result: v1::WriteResult { stamp: stamp.0, timestamp_us: timestamp.0, warnings },
             deadline: request.deadline,
+            kept: Kept { keyspace: place.keyspace.id, vnode: replicas.vnode, record: record.bytes.clone() },
         };
         Ok(Named { write: Box::new(write), record, turn })
     }
@@ -209,6 +227,7 @@ impl Lane {
         let Named { mut write, record, turn } = named;
         let (targets, nodes, deadline) = (write.op.targets(), write.nodes.clone(), write.deadline);
         write.request = Some(request);
+        write.hint_missed(&self.shared.hints);
         let (placement, timeout_ms) = (write.placement, timeout_ms(deadline));
         let id = self.ops.lock().insert(Op::Write(write));
         for replica in indices(targets) {
@@ -243,6 +262,7 @@ impl Lane {
         let (targets, nodes) = (write.op.targets(), write.nodes.clone());
         let how = (write.placement, timeout_ms(write.deadline));
         write.request = request;
+        write.hint_missed(&self.shared.hints);
         let (own, id) = (self.shared.identity.node, self.ops.lock().insert(Op::Write(write)));
         for node in indices(targets).map(|replica| nodes[replica].node).filter(|node| *node != own) {
             self.send_record(id, node, how, record.clone());
@@ -272,8 +292,15 @@ impl Lane {
     pub(super) fn write_expired(&self, id: u64) {
         if let Some(Op::Write(mut write)) = self.ops.lock().remove_if(id, |op| matches!(op, Op::Write(_))) {
             let outcome = write.op.expire();
+            write.hint_missed(&self.shared.hints);
             write.answer(outcome);
         }
+    }
+
+    /// This node stops: replicas that have not acknowledged get hints now.
+    pub fn give_up_writes(&self) {
+        let ids = self.ops.lock().ids_of_writes();
+        ids.into_iter().for_each(|id| self.write_expired(id));
     }
 
     /// Takes a step of a write; whether there is one with this id.
@@ -281,6 +308,7 @@ impl Lane {
         let mut ops = self.ops.lock();
         let Some(Op::Write(write)) = ops.get(id) else { return false };
         step(write);
+        write.hint_missed(&self.shared.hints);
         if write.op.outstanding() == 0 {
             ops.remove(id);
         }

@@ -52,6 +52,7 @@ async fn cluster() -> Vec<(Node, String)> {
             snapshots: Default::default(),
         },
         compaction: crate::config::CompactionConfig::default().of_threads(),
+        hints: crate::config::HintsConfig::default().bounds(),
         limits: Limits {
             timeout_default: Duration::from_secs(10),
             timeout_max: Duration::from_secs(60),

@@ -112,6 +112,17 @@ impl Cluster for ClusterService {
         Ok(Response::new(v1::CompactionResponse { nodes: self.control.compaction(&nodes, Some(table)).await }))
     }
 
+    async fn hints(&self, request: Request<v1::HintsRequest>) -> Result<Response<v1::HintsResponse>, Status> {
+        let v1::HintsRequest { action, nodes, target } = request.into_inner();
+        if v1::HintsAction::try_from(action).is_err() {
+            let detail = v1::InvalidDetail::new(format!("{action} is nothing that can be done about hints"));
+            return Err(v1::Error::invalid(detail).into_status());
+        }
+        let nodes = self.nodes(nodes)?;
+        let call = v1::HintsCall { action, target };
+        Ok(Response::new(v1::HintsResponse { nodes: self.control.hints(&nodes, call).await }))
+    }
+
     async fn create_snapshot(
         &self,
         request: Request<v1::CreateSnapshotRequest>,

@@ -86,7 +86,7 @@ impl Control {
     pub(super) fn report(&self) -> v1::NodeReport {
         let state = self.state();
         let store = self.shared.replica.store().status();
-        v1::NodeReport {
+        let mut report = v1::NodeReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             epoch: Some(epoch_to_proto(state.epoch())),
             uptime_s: clock::now().0 / 1_000_000,
@@ -104,7 +104,10 @@ impl Control {
             quarantined: self.shared.replica.store().quarantined().iter().map(quarantined).collect(),
             log_failure: self.shared.replica.store().log_failure().unwrap_or_default(),
             storage_failure: self.shared.storage_failure().unwrap_or_default(),
-        }
+            ..v1::NodeReport::default()
+        };
+        self.report_hints(&mut report);
+        report
     }
 
     /// What each of these nodes tells of itself, in their order; `None` where no answer came.
@@ -144,7 +147,8 @@ impl Control {
     /// Answers another node: `Report` has an empty question and a [`v1::NodeReport`], `Flush` the id of a table, or
     /// nothing for all tables, and an empty answer, `Snapshot` a [`v1::SnapshotCall`] and [`v1::NodeSnapshots`],
     /// `Compaction` a [`v1::CompactionCall`] and a [`v1::NodeCompaction`], `Digests` a [`v1::DigestCall`] and a
-    /// [`v1::DigestAnswer`].
+    /// [`v1::DigestAnswer`], `Hints` a
+    /// [`v1::HintsCall`] and [`v1::NodeHints`].
     pub async fn answer(&self, kind: v1::CallKind, body: Bytes) -> Result<Bytes, Status> {
         match kind {
             v1::CallKind::Report => Ok(Bytes::from(self.report().encode_to_vec())),
@@ -162,6 +166,7 @@ impl Control {
             v1::CallKind::Snapshot => self.answer_snapshots(body).await,
             v1::CallKind::Compaction => self.answer_compaction(body).await,
             v1::CallKind::Digests => self.answer_digests(body).await,
+            v1::CallKind::Hints => self.answer_hints(body).await,
             other => Err(Status::unimplemented(format!("{} is not asked here", other.as_str_name()))),
         }
     }

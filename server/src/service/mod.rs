@@ -12,6 +12,7 @@ mod control;
 mod data;
 mod deadline;
 mod digests;
+mod hints;
 mod schema;
 mod snapshots;
 #[cfg(test)]

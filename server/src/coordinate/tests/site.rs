@@ -266,6 +266,7 @@ fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shar
     let mut clock = HybridClock::new(Stamp(0), Stamp(0));
     clock.raised(Stamp(i64::MAX / 2));
     Shared {
+        hints: Arc::new(crate::hints::Hints::new(crate::config::HintsConfig::default().bounds())),
         counters: Default::default(),
         identity: identity(&state),
         cluster: ArcSwap::from_pointee(state),
