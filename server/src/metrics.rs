@@ -225,14 +225,14 @@ fn look_at_hints(hints: &Hints) {
     gauge!(HINT_OLDEST_SECONDS).set(told.values().map(TargetStatus::oldest_s).max().unwrap_or(0) as f64);
     gauge!(HINT_FILES_DAMAGED).set(sum(|status| status.damaged_files) as f64);
     counter!(HINTS_WRITTEN).absolute(sum(|status| status.written));
-    let ended: [(&str, fn(&TargetStatus) -> u64); 4] = [
-        ("delivered", |status| status.delivered),
-        ("expired", |status| status.expired),
-        ("too_late", |status| status.too_late),
-        ("unacceptable", |status| status.unacceptable),
+    let ended = [
+        ("delivered", sum(|status| status.delivered)),
+        ("expired", sum(|status| status.expired)),
+        ("too_late", sum(|status| status.too_late)),
+        ("unacceptable", sum(|status| status.unacceptable)),
     ];
-    for (how, of) in ended {
-        counter!(HINTS_ENDED, "how" => how).absolute(sum(of));
+    for (how, count) in ended {
+        counter!(HINTS_ENDED, "how" => how).absolute(count);
     }
     let refused = [
         ("queue", hints.refused_queue()),

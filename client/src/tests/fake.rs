@@ -235,6 +235,10 @@ impl v1::cluster_server::Cluster for FakeNode {
         Err(Status::unimplemented("not needed"))
     }
 
+    async fn hints(&self, _: Request<v1::HintsRequest>) -> Result<Response<v1::HintsResponse>, Status> {
+        Err(Status::unimplemented("not needed"))
+    }
+
     async fn create_snapshot(
         &self,
         _: Request<v1::CreateSnapshotRequest>,

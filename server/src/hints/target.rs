@@ -85,7 +85,13 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn open(ground: &Ground, settings: &HintSettings, node: NodeId) -> trefoil::Result<Target> {
+    /// `refused`: hints that could not be kept while the log could not be opened.
+    pub(super) fn open(
+        ground: &Ground,
+        settings: &HintSettings,
+        node: NodeId,
+        refused: u64,
+    ) -> trefoil::Result<Target> {
         let options = LogOptions {
             directory: directory(&ground.directory, node),
             owner: ground.owner,
@@ -104,7 +110,7 @@ impl Target {
             pause_max_us: PAUSE_US.1,
         };
         let delivery = Delivery::new(limits, log.acknowledged());
-        let status = TargetStatus::default();
+        let status = TargetStatus { refused_disk: refused, ..TargetStatus::default() };
         Ok(Target { node, log, delivery, reach: Reach::Away, status, is_failing: false })
     }
 

@@ -46,7 +46,7 @@ impl HintThread<'_> {
     /// Takes up what earlier runs have left.
     fn open_all(&mut self) {
         match targets(&*self.ground.vfs, &self.ground.directory) {
-            Ok(nodes) => nodes.into_iter().for_each(|node| drop(self.target(node))),
+            Ok(nodes) => nodes.into_iter().for_each(|node| self.open(node)),
             Err(error) => tracing::error!(%error, "the directory of hints cannot be read"),
         }
     }
@@ -84,45 +84,38 @@ impl HintThread<'_> {
             by_target.entry(node).or_default().push(hint);
         }
         for (node, hints) in by_target {
-            match self.target(node) {
-                Some(target) => target.keep(&hints),
-                None => {
-                    if let Some((_, refused)) = self.unopened.get_mut(&node) {
-                        *refused += hints.len() as u64;
-                    }
-                }
+            self.open(node);
+            if let Some(target) = self.targets.get_mut(&node) {
+                target.keep(&hints);
+            } else if let Some((_, refused)) = self.unopened.get_mut(&node) {
+                *refused += hints.len() as u64;
             }
         }
     }
 
-    /// The hints for a node; `None` while its log cannot be opened.
-    fn target(&mut self, node: NodeId) -> Option<&mut Target> {
-        if !self.targets.contains_key(&node) {
-            let now = clock::now();
-            let (next, refused) = self.unopened.get(&node).copied().unwrap_or_default();
-            if now < next {
-                return None;
+    /// Opens the log of a node unless it is open, or has failed a moment ago.
+    fn open(&mut self, node: NodeId) {
+        let (next, refused) = self.unopened.get(&node).copied().unwrap_or_default();
+        if self.targets.contains_key(&node) || clock::now() < next {
+            return;
+        }
+        match Target::open(&self.ground, &self.hints.settings, node, refused) {
+            Ok(mut target) => {
+                target.pause(self.is_paused);
+                self.unopened.remove(&node);
+                self.targets.insert(node, target);
             }
-            match Target::open(&self.ground, &self.hints.settings, node) {
-                Ok(mut target) => {
-                    target.pause(self.is_paused);
-                    self.unopened.remove(&node);
-                    self.targets.insert(node, target);
-                }
-                Err(error) => {
-                    tracing::error!(target_node = node.0, %error, "the hints for a node cannot be opened");
-                    self.unopened.insert(node, (clock::after(REOPEN), refused));
-                    return None;
-                }
+            Err(error) => {
+                tracing::error!(target_node = node.0, %error, "the hints for a node cannot be opened");
+                self.unopened.insert(node, (clock::after(REOPEN), refused));
             }
         }
-        self.targets.get_mut(&node)
     }
 
     /// Delivers to each node what can be delivered now; when to go on at the latest.
     fn drive(&mut self) -> Option<Instant> {
         let due: Vec<NodeId> = self.unopened.keys().copied().collect();
-        due.into_iter().for_each(|node| drop(self.target(node)));
+        due.into_iter().for_each(|node| self.open(node));
         let postman = &*self.ground.postman;
         self.targets.values_mut().filter_map(|target| target.drive(postman)).min()
     }

@@ -201,14 +201,14 @@ fn whatever_byte_is_flipped_nothing_else_is_delivered() {
     for name in files(&vfs) {
         let path = Path::new("/hints/2").join(&name);
         let whole = bytes_of(&vfs, &path);
-        for at in 0..whole.len() {
+        for (at, byte) in whole.iter().enumerate() {
             let copy = MemoryVfs::new();
             copy.create_dir(Path::new("/hints/2")).unwrap();
             for other in files(&vfs) {
                 let other = Path::new("/hints/2").join(other);
                 copy.create(&other).unwrap().write_at(&bytes_of(&vfs, &other), 0).unwrap();
             }
-            copy.open(&path).unwrap().write_at(&[whole[at] ^ 0x10], at as u64).unwrap();
+            copy.open(&path).unwrap().write_at(&[byte ^ 0x10], at as u64).unwrap();
             let mut log = open(&copy);
             let found = numbers(&mut log);
             assert!(found.is_sorted() && found.iter().all(|number| *number < 14), "{name} {at}: {found:?}");
