@@ -65,6 +65,7 @@ impl Schema {
             durability: table.durability,
             lateness_s: LATENESS_S,
             compaction: CompactionOptions::default(),
+            clustering: vec![(Type::Blob, Order::Ascending)],
             columns: vec![(VALUE, Type::Blob)],
             live: None,
             label: Default::default(),
