@@ -108,6 +108,11 @@ impl ReceivedSet {
         self.runs.iter().any(meet)
     }
 
+    /// What both have.
+    pub fn intersection(&self, other: &ReceivedSet) -> ReceivedSet {
+        self.difference(&self.difference(other))
+    }
+
     /// Whether it holds no name.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()

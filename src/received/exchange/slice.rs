@@ -43,6 +43,8 @@ pub(super) struct SliceState {
     /// Everything stamped so or before is in all replicas; more, while all sets are equal.
     through: Stamp,
     phase: Phase,
+    /// Names that others told, all of them lacking here since then; later ones are looked at when these have come.
+    missing: Option<(ReceivedSet, Instant)>,
 }
 
 /// Whether a replica has what it should have.
@@ -68,7 +70,6 @@ enum Phase {
 struct Candidate {
     through: Stamp,
     names: ReceivedSet,
-    since: Instant,
 }
 
 impl SliceState {
@@ -141,6 +142,7 @@ impl SliceState {
 
     /// Decides anew, after something changed. `low`: the lowest closed_through of all replicas.
     pub(super) fn evaluate(&mut self, low: Stamp, now: Instant) {
+        self.look_for_holes(now);
         let floors = self.floors();
         let phase = std::mem::take(&mut self.phase);
         let Some(sets) = self.sets(&floors) else { return };
@@ -158,7 +160,7 @@ impl SliceState {
         } else {
             let mut names = ReceivedSet::default();
             sets.iter().for_each(|set| names.union(set));
-            Phase::Waiting(Candidate { through: low, names, since: now })
+            Phase::Waiting(Candidate { through: low, names })
         };
         self.through = self.through.max(reached.unwrap_or(self.through));
     }
@@ -201,12 +203,18 @@ impl SliceState {
         Reconciled { through, floors }
     }
 
-    /// Since when this replica has been waiting for names that others have told.
+    /// While mutations come there is always one on its way. A hole is what was missing, and is missing still.
+    fn look_for_holes(&mut self, now: Instant) {
+        let mut lacking = ReceivedSet::default();
+        self.holes().iter().for_each(|(_, names)| lacking.union(names));
+        let still = self.missing.take().map(|(missing, since)| (missing.intersection(&lacking), since));
+        let still = still.filter(|(missing, _)| !missing.is_empty());
+        self.missing = still.or_else(|| (!lacking.is_empty()).then_some((lacking, now)));
+    }
+
+    /// Since when this replica has lacked something that others have told.
     pub(super) fn behind_since(&self) -> Option<Instant> {
-        match &self.phase {
-            Phase::Waiting(candidate) if !self.own.set().covers(&candidate.names) => Some(candidate.since),
-            _ => None,
-        }
+        self.missing.as_ref().map(|(_, since)| *since)
     }
 
     /// The names that others have told and this replica lacks, by who has them.

@@ -105,6 +105,22 @@ fn a_name_holds_back_what_is_reconciled_until_all_have_it() {
 }
 
 #[test]
+fn two_that_wait_for_each_other_know_what_they_lack() {
+    let mut all = three();
+    // Each lacks what the other has, and has all of what it is waiting for the other to get.
+    for (node, other, names) in [(0, 1, [(1, 1, 1)]), (1, 0, [(2, 2, 1)])] {
+        all[node].own_changed(SLICE, &set(&names), START);
+        tell(&mut all, other, node);
+        tell(&mut all, 2, node);
+    }
+    tell_all(&mut all);
+    let later = START.plus_us(10);
+    assert_eq!(all[0].behind(10, later), [SLICE]);
+    assert_eq!(all[1].behind(10, later), [SLICE]);
+    assert!(all[1].behind(11, later).is_empty());
+}
+
+#[test]
 fn a_lost_report_is_made_good_by_the_next() {
     let mut all = three();
     all[0].own_changed(SLICE, &set(&[(1, 1, 1)]), START);
