@@ -5,8 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::partition::{Batch, Cursor, Partition, Progress};
-use super::partitions::Partitions;
-use super::{Memtable, first_token, shard_of};
+use super::{Memtable, Shard, first_token, shard_of};
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::model::{Direction, Fragment, PartitionKey, ScanRange, Slice, Stream, Token};
@@ -32,17 +31,17 @@ impl PartitionStream {
         let mut batch = Batch::default();
         let progress = {
             let shard = table.shards[shard_of(key.token())].read();
-            let partition = shard.partitions.get(key)?;
+            let partition = shard.partition(key)?;
             batch.fragments.push_back(partition.header(key));
-            partition.gather(&mut cursor, &mut batch)
+            partition.gather(&mut cursor, &mut batch, &shard.arena)
         };
         Some(PartitionStream { table, key: key.clone(), cursor, progress, batch })
     }
 
     fn refill(&mut self) {
         let shard = self.table.shards[shard_of(self.key.token())].read();
-        self.progress = match shard.partitions.get(&self.key) {
-            Some(partition) => partition.gather(&mut self.cursor, &mut self.batch),
+        self.progress = match shard.partition(&self.key) {
+            Some(partition) => partition.gather(&mut self.cursor, &mut self.batch, &shard.arena),
             None => Progress::Done,
         };
     }
@@ -131,12 +130,12 @@ impl ScanStream {
             if self.up_to.is_some_and(|up_to| token > up_to) {
                 return Place::End;
             }
-            let next = inside.partition(token, &shard.partitions, &self.start, &mut self.batch);
+            let next = inside.partition(token, &shard, &self.start, &mut self.batch);
             let Some((partition, mut cursor)) = next else {
                 inside.at += 1;
                 continue;
             };
-            if partition.gather(&mut cursor, &mut self.batch) == Progress::Cut {
+            if partition.gather(&mut cursor, &mut self.batch, &shard.arena) == Progress::Cut {
                 inside.within = Some(cursor);
                 return Place::Inside(inside);
             }
@@ -154,19 +153,19 @@ impl Inside {
     fn partition<'a>(
         &mut self,
         token: Token,
-        partitions: &'a Partitions,
+        shard: &'a Shard,
         start: &Cursor,
         batch: &mut Batch,
     ) -> Option<(&'a Partition, Cursor)> {
         if let (Some(cursor), Some(key)) = (self.within.take(), &self.behind)
-            && let Some(partition) = partitions.get(&PartitionKey::with_token(token, key.clone()))
+            && let Some(partition) = shard.partition(&PartitionKey::with_token(token, key.clone()))
         {
             return Some((partition, cursor));
         }
-        let next = partitions.of_token(token, self.behind.as_ref());
-        self.behind = next.map(|(key, _)| key.clone());
+        let next = shard.partitions.of_token(token, self.behind.as_ref(), &shard.arena);
+        self.behind = next.as_ref().map(|(key, _)| key.bytes().clone());
         let (key, partition) = next?;
-        batch.fragments.push_back(partition.header(&PartitionKey::with_token(token, key.clone())));
+        batch.fragments.push_back(partition.header(&key));
         Some((partition, start.clone()))
     }
 }

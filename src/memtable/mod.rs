@@ -3,10 +3,10 @@
 //! ```text
 //! shard 0 .. 63   by the top bits of the token, so that the shards one after the other are the ring's order
 //!   lock ─► partitions by hash ─► deletion, static row, range deletions (rare) · rows, sorted
-//!           arena: chunks that hold the bytes of keys and rows, dropped whole after the flush
+//!           arena: chunks that hold keys and rows, dropped whole after the flush
 //! ```
 //!
-//! Rows are copied into the arena; a write never holds the message it came in. What a deletion covers is dropped when
+//! A row is copied into the arena behind its key, and eight bytes say where; a write never holds the message it came in. What a deletion covers is dropped when
 //! it arrives (see `partition.rs`), so that a memtable never yields a row that an enclosing deletion of its own covers.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::model::{Deletion, Direction, Glance, PartitionKey, ScanRange, Slice, 
 use arena::Arena;
 use iter::{PartitionStream, ScanStream};
 use partition::Partition;
-use partitions::{PARTITION_OVERHEAD_BYTES, Partitions};
+use partitions::Partitions;
 
 mod arena;
 mod iter;
@@ -104,13 +104,13 @@ impl Memtable {
 
     /// The deletion of the partition as a whole.
     pub fn deletion(&self, key: &PartitionKey) -> Option<Deletion> {
-        self.shards[shard_of(key.token())].read().partitions.get(key)?.deletion()
+        self.shards[shard_of(key.token())].read().partition(key)?.deletion()
     }
 
     /// What it holds of the partition within the slice, if that is one row at most: the shortest way to it.
     pub fn glance(&self, key: &PartitionKey, slice: &Slice) -> Glance<EncodedRow> {
         let shard = self.shards[shard_of(key.token())].read();
-        shard.partitions.get(key).map_or(Glance::Absent, |partition| partition.glance(slice))
+        shard.partition(key).map_or(Glance::Absent, |partition| partition.glance(slice, &shard.arena))
     }
 
     /// Every partition of the range, in order, each within `slices` in `direction`. Works in batches as
@@ -127,15 +127,18 @@ impl Memtable {
 
 impl Shard {
     fn apply(&mut self, mutation: &MutationParts) -> Result<()> {
-        if let Some(partition) = self.partitions.get_mut(&mutation.key) {
-            return partition.apply(mutation, &mut self.arena);
+        let Shard { partitions, arena } = self;
+        if let Some(partition) = partitions.get_mut(&mutation.key, arena) {
+            return partition.apply(mutation, arena);
         }
         let mut partition = Partition::default();
-        partition.apply(mutation, &mut self.arena)?;
-        let key = PartitionKey::with_token(mutation.key.token(), self.arena.copy(mutation.key.bytes()));
-        self.arena.account(PARTITION_OVERHEAD_BYTES);
-        self.partitions.insert(key, partition);
+        partition.apply(mutation, arena)?;
+        partitions.insert(&mutation.key, partition, arena);
         Ok(())
+    }
+
+    fn partition(&self, key: &PartitionKey) -> Option<&Partition> {
+        self.partitions.get(key, &self.arena)
     }
 }
 

@@ -8,7 +8,7 @@
 use std::iter::Peekable;
 
 use super::arena::Arena;
-use super::rows::{Rows, RowsWithin, merge_into};
+use super::rows::{Rows, RowsWithin};
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::codec::mutation::MutationParts;
@@ -84,7 +84,7 @@ impl Partition {
         if let Some(row) = rare.static_row.take()
             && let Some(left) = row.under(deletion)?
         {
-            rare.static_row = Some(EncodedRow::trusted(arena.copy(left.bytes())));
+            rare.static_row = Some(EncodedRow::trusted(arena.copy_alone(left.bytes())));
         }
         Ok(())
     }
@@ -96,8 +96,8 @@ impl Partition {
         }
         let slice = Slice { start: range.start.clone(), end: range.end.clone() };
         self.rows.shadow(&slice, range.deletion, arena)?;
-        let start = Bound::from_bytes(arena.copy(range.start.bytes()))?;
-        let end = Bound::from_bytes(arena.copy(range.end.bytes()))?;
+        let start = Bound::from_bytes(arena.copy_alone(range.start.bytes()))?;
+        let end = Bound::from_bytes(arena.copy_alone(range.end.bytes()))?;
         arena.account(2 * RANGE_CHANGE_OVERHEAD_BYTES);
         self.rare(arena).ranges.add(start, end, range.deletion);
         Ok(())
@@ -109,9 +109,14 @@ impl Partition {
             None => Some(row),
         };
         let Some(row) = row else { return Ok(()) };
-        match &mut self.rare(arena).static_row {
-            Some(held) => merge_into(held, row, arena)?,
-            vacant => *vacant = Some(EncodedRow::trusted(arena.copy(row.bytes()))),
+        let held = self.rare.as_ref().and_then(|rare| rare.static_row.as_ref());
+        let merged = match held {
+            Some(held) => held.clone().merge(row)?,
+            None => row,
+        };
+        if held != Some(&merged) {
+            let copy = arena.copy_alone(merged.bytes());
+            self.rare(arena).static_row = Some(EncodedRow::trusted(copy));
         }
         Ok(())
     }
@@ -131,27 +136,28 @@ impl Partition {
     }
 
     /// What lies within the slice, if that is one row at most.
-    pub(super) fn glance(&self, slice: &Slice) -> Glance<EncodedRow> {
+    pub(super) fn glance(&self, slice: &Slice, arena: &Arena) -> Glance<EncodedRow> {
         let rare = self.rare.as_deref();
         if rare.is_some_and(|rare| !rare.ranges.is_empty()) {
             return Glance::More;
         }
-        let mut rows = self.rows.within(slice, Direction::Forward);
-        let row = rows.next().map(|(key, row)| (key.clone(), row.clone()));
+        let mut rows = self.rows.within(slice, Direction::Forward, arena);
+        let row = rows.next();
         if row.is_some() && rows.next().is_some() {
             return Glance::More;
         }
         let static_row = rare.and_then(|rare| rare.static_row.clone());
-        Glance::Lone(Lone { deletion: self.deletion(), static_row, row })
+        Glance::Lone(Lone { deletion: self.deletion(), static_row, row: row.map(|place| arena.row(place)) })
     }
 
     /// Appends the next rows and changes to `batch` and moves `cursor` behind them.
-    pub(super) fn gather(&self, cursor: &mut Cursor, batch: &mut Batch) -> Progress {
+    pub(super) fn gather(&self, cursor: &mut Cursor, batch: &mut Batch, arena: &Arena) -> Progress {
         let direction = cursor.direction;
         while let Some(slice) = cursor.slices.last() {
             let ranges = self.rare.as_ref().map(|rare| &rare.ranges).filter(|ranges| !ranges.is_empty());
             let mut walk = Walk {
-                rows: self.rows.within(slice, direction).peekable(),
+                rows: self.rows.within(slice, direction, arena).peekable(),
+                arena,
                 changes: ranges.map(|ranges| ranges.changes(slice, direction)).into_iter().flatten().peekable(),
                 direction,
             };
@@ -184,6 +190,11 @@ impl Batch {
 
     pub(super) fn is_full(&self) -> bool {
         self.fragments.len() >= Batch::FULL
+    }
+
+    /// Whether one more makes it full.
+    fn is_nearly_full(&self) -> bool {
+        self.fragments.len() + 1 >= Batch::FULL
     }
 }
 
@@ -227,6 +238,7 @@ fn near(slice: &Slice, direction: Direction) -> &Bound {
 /// Rows and changes of one slice, brought into one order.
 struct Walk<'a, C: Iterator<Item = (Bound, Option<Deletion>)>> {
     rows: Peekable<RowsWithin<'a>>,
+    arena: &'a Arena,
     changes: Peekable<C>,
     direction: Direction,
 }
@@ -243,17 +255,19 @@ impl<C: Iterator<Item = (Bound, Option<Deletion>)>> Walk<'_, C> {
         loop {
             let row_is_next = match (self.rows.peek(), self.changes.peek()) {
                 (None, None) => return None,
-                (Some((key, _)), Some((bound, _))) => self.direction.order(key.bytes().cmp(bound.bytes())).is_lt(),
+                (Some(row), Some((bound, _))) => self.direction.order(self.arena.key(*row).cmp(bound.bytes())).is_lt(),
                 (row, _) => row.is_some(),
             };
             if row_is_next {
-                let (key, row) = self.rows.next()?;
-                batch.fragments.push_back(Fragment::Row(key.clone(), row.clone()));
-                if batch.is_full() {
-                    return Some(match self.direction {
-                        Direction::Forward => key.after(),
-                        Direction::Reverse => key.before(),
-                    });
+                let (key, row) = self.arena.row(self.rows.next()?);
+                let behind = match self.direction {
+                    Direction::Forward => ClusteringKey::after,
+                    Direction::Reverse => ClusteringKey::before,
+                };
+                let cut = batch.is_nearly_full().then(|| behind(&key));
+                batch.fragments.push_back(Fragment::Row(key, row));
+                if cut.is_some() {
+                    return cut;
                 }
             } else {
                 let (bound, deletion) = self.changes.next()?;

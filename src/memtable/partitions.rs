@@ -12,12 +12,13 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::arena::{Arena, Place};
 use super::partition::Partition;
 use crate::model::{PartitionKey, Token};
 
 /// What a partition takes beside the bytes of its key, in bytes: its place in the table, the room that a growing table
 /// leaves unused, and its token in the sorted list.
-pub(super) const PARTITION_OVERHEAD_BYTES: usize = size_of::<(Token, Slot)>() * 3 / 2 + size_of::<Token>();
+const PARTITION_OVERHEAD_BYTES: usize = size_of::<(Token, Slot)>() * 3 / 2 + size_of::<Token>();
 
 #[derive(Debug, Default)]
 pub(super) struct Partitions {
@@ -31,7 +32,7 @@ pub(super) struct Partitions {
 
 #[derive(Debug)]
 struct Slot {
-    key: Bytes,
+    key: Place,
     partition: Partition,
 }
 
@@ -40,27 +41,31 @@ impl Partitions {
         self.by_token.len() + self.collided.len()
     }
 
-    pub(super) fn get(&self, key: &PartitionKey) -> Option<&Partition> {
+    pub(super) fn get(&self, key: &PartitionKey, arena: &Arena) -> Option<&Partition> {
         match self.by_token.get(&key.token())? {
-            slot if slot.key == key.bytes() => Some(&slot.partition),
+            slot if arena.key(slot.key) == key.bytes() => Some(&slot.partition),
             _ => self.collided.get(key),
         }
     }
 
-    pub(super) fn get_mut(&mut self, key: &PartitionKey) -> Option<&mut Partition> {
+    pub(super) fn get_mut(&mut self, key: &PartitionKey, arena: &Arena) -> Option<&mut Partition> {
         match self.by_token.get_mut(&key.token())? {
-            slot if slot.key == key.bytes() => Some(&mut slot.partition),
+            slot if arena.key(slot.key) == key.bytes() => Some(&mut slot.partition),
             _ => self.collided.get_mut(key),
         }
     }
 
     /// Adds a partition that is not there yet.
-    pub(super) fn insert(&mut self, key: PartitionKey, partition: Partition) {
+    pub(super) fn insert(&mut self, key: &PartitionKey, partition: Partition, arena: &mut Arena) {
+        arena.account(PARTITION_OVERHEAD_BYTES);
         match self.by_token.entry(key.token()) {
-            Entry::Occupied(_) => drop(self.collided.insert(key, partition)),
+            Entry::Occupied(_) => {
+                let key = PartitionKey::with_token(key.token(), arena.copy_alone(key.bytes()));
+                self.collided.insert(key, partition);
+            }
             Entry::Vacant(vacant) => {
                 self.sorted.take();
-                vacant.insert(Slot { key: key.bytes().clone(), partition });
+                vacant.insert(Slot { key: arena.put_key(key.bytes()), partition });
             }
         }
     }
@@ -76,17 +81,25 @@ impl Partitions {
     }
 
     /// The first partition of the token, in the order of keys, behind `behind`.
-    pub(super) fn of_token(&self, token: Token, behind: Option<&Bytes>) -> Option<(&Bytes, &Partition)> {
+    pub(super) fn of_token(
+        &self,
+        token: Token,
+        behind: Option<&Bytes>,
+        arena: &Arena,
+    ) -> Option<(PartitionKey, &Partition)> {
         if behind.is_some() && self.collided.is_empty() {
             return None;
         }
-        let is_behind = |key: &Bytes| behind.is_none_or(|behind| key > behind);
-        let slot = self.by_token.get(&token).map(|slot| (&slot.key, &slot.partition));
-        let slot = slot.filter(|(key, _)| is_behind(key));
+        let is_behind = |key: &[u8]| behind.is_none_or(|behind| key > &behind[..]);
+        let slot = self.by_token.get(&token).filter(|slot| is_behind(arena.key(slot.key)));
+        let slot = slot.map(|slot| (arena.partition_key(token, slot.key), &slot.partition));
+        if self.collided.is_empty() {
+            return slot;
+        }
         let collided = self.collided.range(PartitionKey::with_token(token, Bytes::new())..);
-        let collided =
-            collided.take_while(|(key, _)| key.token() == token).map(|(key, partition)| (key.bytes(), partition));
-        collided.filter(|(key, _)| is_behind(key)).chain(slot).min_by_key(|(key, _)| *key)
+        let collided = collided.take_while(|(key, _)| key.token() == token);
+        let collided = collided.map(|(key, partition)| (key.clone(), partition));
+        collided.filter(|(key, _)| is_behind(key.bytes())).chain(slot).min_by(|(a, _), (b, _)| a.cmp(b))
     }
 }
 

@@ -1,29 +1,34 @@
-//! The rows of one partition, sorted by key: one in place, a vector while they are few, a tree once they are many.
+//! The rows of one partition, sorted by key: one in place, a vector of places while they are some hundred, leaves once they
+//! are more.
 //!
-//! Most partitions have one row or a handful; a tree's first node alone would take more than such a partition. A single
-//! row is found without another miss of the processor's caches, and stored without an allocation.
+//! ```text
+//! One    place
+//! Few    places, ascending by the keys in the arena
+//! Many   leaves, none of them empty; every key of a leaf is below every key of the next one
+//! ```
+//!
+//! Most partitions have one row or a handful. A single row is found without another miss of the processor's caches, and
+//! stored without an allocation. A tree of nodes that point to nodes would keep keys or handles to them; here eight bytes
+//! stay of a row, so that a vector of many is moved as fast as a node is walked.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map;
-use std::ops::Bound::Excluded;
+use std::iter::{Chain, Flatten};
+use std::ops::Range;
+use std::slice;
 
-use super::arena::Arena;
+use super::arena::{Arena, Place};
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::model::{ClusteringKey, Deletion, Direction, Reconcile, Slice};
 
-/// With more rows than this a vector becomes a tree: inserting in the middle moves 64 bytes a row.
-const FEW_ROWS: usize = 32;
-
-/// What a row takes beside its bytes, in bytes: two handles, and the room that vectors and tree nodes leave unused. The
-/// first row of a partition lies in the partition, which counts it.
-const ROW_OVERHEAD_BYTES: usize = size_of::<(ClusteringKey, EncodedRow)>() * 3 / 2;
+/// The most rows of a leaf: inserting in its midst moves eight bytes for each, a kilobyte on average.
+const LEAF_ROWS: usize = 256;
 
 #[derive(Debug)]
 pub(super) enum Rows {
-    One((ClusteringKey, EncodedRow)),
-    Few(Vec<(ClusteringKey, EncodedRow)>),
-    Many(BTreeMap<ClusteringKey, EncodedRow>),
+    One(Place),
+    Few(Vec<Place>),
+    #[expect(clippy::box_collection, reason = "partitions are many, those with so many rows few: the slot stays small")]
+    Many(Box<Vec<Vec<Place>>>),
 }
 
 impl Default for Rows {
@@ -35,55 +40,56 @@ impl Default for Rows {
 impl Rows {
     /// Merges `row` into what stands at `key`. Both are copied into the arena.
     pub(super) fn put(&mut self, key: &ClusteringKey, row: EncodedRow, arena: &mut Arena) -> Result<()> {
-        let vacant = match self {
-            Rows::One((held, held_row)) if held == key => return merge_into(held_row, row, arena),
-            Rows::One((held, _)) => usize::from(&*held < key),
-            Rows::Few(rows) => match rows.binary_search_by(|(held, _)| held.cmp(key)) {
-                Ok(at) => return merge_into(&mut rows[at].1, row, arena),
-                Err(at) => at,
-            },
-            Rows::Many(rows) => match rows.get_mut(key) {
-                Some(held) => return merge_into(held, row, arena),
-                None => 0,
-            },
+        let key = key.bytes();
+        let (leaf, found) = match self {
+            Rows::One(held) => (0, search(slice::from_ref(held), key, arena)),
+            Rows::Few(rows) => (0, search(rows, key, arena)),
+            Rows::Many(leaves) => {
+                let leaf = leaf_of(leaves, key, arena);
+                (leaf, search(&leaves[leaf], key, arena))
+            }
         };
-        let key = ClusteringKey::from_bytes(arena.copy(key.bytes()))?;
-        let row = EncodedRow::trusted(arena.copy(row.bytes()));
-        if !self.is_empty() {
-            arena.account(ROW_OVERHEAD_BYTES);
+        match found {
+            Ok(at) => {
+                let held = self.place_mut(leaf, at);
+                let merged = arena.row(*held).1.merge(row)?;
+                replace(held, &merged, arena);
+            }
+            Err(at) => {
+                let place = arena.put_row(key, row.bytes());
+                self.insert(leaf, at, place, arena);
+            }
         }
-        self.insert_new(vacant, key, row);
         Ok(())
     }
 
-    fn is_empty(&self) -> bool {
-        matches!(self, Rows::Few(rows) if rows.is_empty())
+    fn place_mut(&mut self, leaf: usize, at: usize) -> &mut Place {
+        match self {
+            Rows::One(held) => held,
+            Rows::Few(rows) => &mut rows[at],
+            Rows::Many(leaves) => &mut leaves[leaf][at],
+        }
     }
 
-    /// Inserts at `vacant`, its place in the vector, a row whose key is not there yet.
-    fn insert_new(&mut self, vacant: usize, key: ClusteringKey, row: EncodedRow) {
-        *self = match std::mem::take(self) {
-            rows if rows.is_empty() => Rows::One((key, row)),
+    /// Inserts a row whose key is not there yet where it belongs.
+    fn insert(&mut self, leaf: usize, at: usize, place: Place, arena: &mut Arena) {
+        match self {
+            Rows::Few(rows) if rows.is_empty() => *self = Rows::One(place),
             Rows::One(held) => {
                 let mut rows = Vec::with_capacity(2);
-                rows.push(held);
-                rows.insert(vacant, (key, row));
-                Rows::Few(rows)
+                rows.push(*held);
+                rows.insert(at, place);
+                arena.account(rows.capacity() * size_of::<Place>());
+                *self = Rows::Few(rows);
             }
-            Rows::Few(mut rows) if rows.len() < FEW_ROWS => {
-                rows.insert(vacant, (key, row));
-                Rows::Few(rows)
-            }
+            Rows::Few(rows) if rows.len() < LEAF_ROWS => insert_into(rows, at, place, arena),
             Rows::Few(rows) => {
-                let mut many: BTreeMap<_, _> = rows.into_iter().collect();
-                many.insert(key, row);
-                Rows::Many(many)
+                let mut leaves = vec![std::mem::take(rows)];
+                insert_into_leaves(&mut leaves, leaf, at, place, arena);
+                *self = Rows::Many(Box::new(leaves));
             }
-            Rows::Many(mut rows) => {
-                rows.insert(key, row);
-                Rows::Many(rows)
-            }
-        };
+            Rows::Many(leaves) => insert_into_leaves(leaves, leaf, at, place, arena),
+        }
     }
 
     /// Drops what `deletion` covers in the rows within `slice`.
@@ -91,98 +97,139 @@ impl Rows {
         if slice.start >= slice.end {
             return Ok(());
         }
-        let mut gone = Vec::new();
-        let mut shadow_one = |key: &ClusteringKey, row: &mut EncodedRow| -> Result<()> {
-            match row.clone().under(deletion)? {
-                Some(left) => replace(row, left, arena),
-                None => gone.push(key.clone()),
-            }
-            Ok(())
-        };
         match self {
-            Rows::One(one) => {
-                if !within(std::slice::from_ref(one), slice).is_empty() {
-                    shadow_one(&one.0, &mut one.1)?;
-                }
-                if !gone.is_empty() {
+            Rows::One(held) if within(slice::from_ref(held), slice, arena).is_empty() => {}
+            Rows::One(held) => match left_of(*held, deletion, arena)? {
+                Some(left) => *held = left,
+                None => *self = Rows::default(),
+            },
+            Rows::Few(rows) => shadow_leaf(rows, slice, deletion, arena)?,
+            Rows::Many(leaves) => {
+                let first = leaf_of(leaves, slice.start.bytes(), arena);
+                let last = leaf_of(leaves, slice.end.bytes(), arena);
+                let shadowed =
+                    leaves[first..=last].iter_mut().try_for_each(|leaf| shadow_leaf(leaf, slice, deletion, arena));
+                leaves.retain(|leaf| !leaf.is_empty());
+                if leaves.is_empty() {
                     *self = Rows::default();
                 }
-            }
-            Rows::Few(rows) => {
-                let within = within(rows, slice);
-                rows[within].iter_mut().try_for_each(|(key, row)| shadow_one(key, row))?;
-                // Both ascend: whatever is gone is met in the same order.
-                let mut gone = gone.iter().peekable();
-                rows.retain(|(key, _)| gone.next_if_eq(&key).is_none());
-            }
-            Rows::Many(rows) => {
-                rows.range_mut::<[u8], _>(bounds(slice)).try_for_each(|(key, row)| shadow_one(key, row))?;
-                for key in gone {
-                    rows.remove(&key);
-                }
+                shadowed?;
             }
         }
         Ok(())
     }
 
     /// The rows within `slice`, in `direction`.
-    pub(super) fn within<'a>(&'a self, slice: &Slice, direction: Direction) -> RowsWithin<'a> {
-        let few = |rows: &'a [(ClusteringKey, EncodedRow)]| Source::Few(rows[within(rows, slice)].iter());
-        let source = match self {
-            _ if slice.start >= slice.end => Source::Few([].iter()),
-            Rows::One(one) => few(std::slice::from_ref(one)),
-            Rows::Few(rows) => few(rows),
-            Rows::Many(rows) => Source::Many(rows.range::<[u8], _>(bounds(slice))),
+    pub(super) fn within<'a>(&'a self, slice: &Slice, direction: Direction, arena: &Arena) -> RowsWithin<'a> {
+        let (first, leaves, last): (&[Place], &[Vec<Place>], &[Place]) = match self {
+            _ if slice.start >= slice.end => (&[], &[], &[]),
+            Rows::One(held) => {
+                let one = slice::from_ref(held);
+                (&one[within(one, slice, arena)], &[], &[])
+            }
+            Rows::Few(rows) => (&rows[within(rows, slice, arena)], &[], &[]),
+            Rows::Many(leaves) => {
+                let first = leaf_of(leaves, slice.start.bytes(), arena);
+                let last = leaf_of(leaves, slice.end.bytes(), arena);
+                let from = within(&leaves[first], slice, arena);
+                match last - first {
+                    0 => (&leaves[first][from], &[], &[]),
+                    _ => {
+                        let to = within(&leaves[last], slice, arena);
+                        (&leaves[first][from], &leaves[first + 1..last], &leaves[last][to])
+                    }
+                }
+            }
         };
-        RowsWithin { source, direction }
+        RowsWithin { places: first.iter().chain(leaves.iter().flatten()).chain(last), direction }
     }
 }
 
-fn within(rows: &[(ClusteringKey, EncodedRow)], slice: &Slice) -> std::ops::Range<usize> {
-    let below = |bound: &[u8]| rows.partition_point(|(key, _)| key.bytes().as_ref() < bound);
+/// Where a key is in some rows, or would be.
+fn search(rows: &[Place], key: &[u8], arena: &Arena) -> Result<usize, usize> {
+    rows.binary_search_by(|held| arena.key(*held).cmp(key))
+}
+
+/// The leaf in which a key or a bound belongs: the last one that begins below it, or the first.
+fn leaf_of(leaves: &[Vec<Place>], key: &[u8], arena: &Arena) -> usize {
+    let behind = leaves.partition_point(|leaf| leaf.first().is_some_and(|first| arena.key(*first) <= key));
+    behind.saturating_sub(1)
+}
+
+/// A bound never equals a key, so it does not matter on which side it counts.
+fn within(rows: &[Place], slice: &Slice, arena: &Arena) -> Range<usize> {
+    let below = |bound: &[u8]| rows.partition_point(|held| arena.key(*held) < bound);
     below(slice.start.bytes())..below(slice.end.bytes())
 }
 
-/// A bound never equals a key, so it does not matter on which side it counts. The slice must not be empty.
-fn bounds(slice: &Slice) -> (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>) {
-    (Excluded(slice.start.bytes()), Excluded(slice.end.bytes()))
+fn insert_into(rows: &mut Vec<Place>, at: usize, place: Place, arena: &mut Arena) {
+    let before = rows.capacity();
+    rows.insert(at, place);
+    arena.account((rows.capacity() - before) * size_of::<Place>());
 }
 
-/// Merges `row` into `held`.
-pub(super) fn merge_into(held: &mut EncodedRow, row: EncodedRow, arena: &mut Arena) -> Result<()> {
-    let merged = held.clone().merge(row)?;
-    replace(held, merged, arena);
+fn insert_into_leaves(leaves: &mut Vec<Vec<Place>>, leaf: usize, at: usize, place: Place, arena: &mut Arena) {
+    if leaves[leaf].len() < LEAF_ROWS {
+        return insert_into(&mut leaves[leaf], at, place, arena);
+    }
+    arena.account(size_of::<Vec<Place>>() * 2);
+    let is_behind_all = at == LEAF_ROWS && leaf + 1 == leaves.len();
+    // Keys that come in ascending order leave full leaves behind.
+    let cut = if is_behind_all { LEAF_ROWS } else { LEAF_ROWS / 2 };
+    let mut upper = Vec::with_capacity(LEAF_ROWS);
+    arena.account(LEAF_ROWS * size_of::<Place>());
+    upper.extend(leaves[leaf].drain(cut..));
+    if at < cut || (at == cut && !is_behind_all) {
+        leaves[leaf].insert(at, place);
+    } else {
+        upper.insert(at - cut, place);
+    }
+    leaves.insert(leaf + 1, upper);
+}
+
+fn shadow_leaf(rows: &mut Vec<Place>, slice: &Slice, deletion: Deletion, arena: &mut Arena) -> Result<()> {
+    let within = within(rows, slice, arena);
+    let left = rows[within.clone()].iter().filter_map(|held| left_of(*held, deletion, arena).transpose());
+    let left = left.collect::<Result<Vec<Place>>>()?;
+    rows.splice(within, left);
     Ok(())
 }
 
-/// Puts a copy of `row` in the place of `held`, unless it is `held` itself.
-pub(super) fn replace(held: &mut EncodedRow, row: EncodedRow, arena: &mut Arena) {
-    let (old, new) = (held.bytes(), row.bytes());
-    if old.as_ptr() != new.as_ptr() || old.len() != new.len() {
-        *held = EncodedRow::trusted(arena.copy(new));
+/// What a deletion leaves of a row.
+fn left_of(held: Place, deletion: Deletion, arena: &mut Arena) -> Result<Option<Place>> {
+    let left = arena.row(held).1.under(deletion)?;
+    Ok(left.map(|left| {
+        let mut place = held;
+        replace(&mut place, &left, arena);
+        place
+    }))
+}
+
+/// Puts a copy of `row` in the place of `held`, unless it is the same.
+fn replace(held: &mut Place, row: &EncodedRow, arena: &mut Arena) {
+    if arena.row_bytes(*held) != row.bytes() {
+        let key = arena.row(*held).0;
+        *held = arena.put_row(key.bytes(), row.bytes());
     }
 }
 
 /// See [`Rows::within`].
 pub(super) struct RowsWithin<'a> {
-    source: Source<'a>,
+    places: Places<'a>,
     direction: Direction,
 }
 
-enum Source<'a> {
-    Few(std::slice::Iter<'a, (ClusteringKey, EncodedRow)>),
-    Many(btree_map::Range<'a, ClusteringKey, EncodedRow>),
-}
+/// The end of a leaf, whole ones, the beginning of one.
+type Places<'a> = Chain<Chain<slice::Iter<'a, Place>, Flatten<slice::Iter<'a, Vec<Place>>>>, slice::Iter<'a, Place>>;
 
-impl<'a> Iterator for RowsWithin<'a> {
-    type Item = (&'a ClusteringKey, &'a EncodedRow);
+impl Iterator for RowsWithin<'_> {
+    type Item = Place;
 
-    fn next(&mut self) -> Option<Self::Item> {
-        match (&mut self.source, self.direction) {
-            (Source::Few(rows), Direction::Forward) => rows.next().map(|(key, row)| (key, row)),
-            (Source::Few(rows), Direction::Reverse) => rows.next_back().map(|(key, row)| (key, row)),
-            (Source::Many(rows), Direction::Forward) => rows.next(),
-            (Source::Many(rows), Direction::Reverse) => rows.next_back(),
+    fn next(&mut self) -> Option<Place> {
+        match self.direction {
+            Direction::Forward => self.places.next(),
+            Direction::Reverse => self.places.next_back(),
         }
+        .copied()
     }
 }
