@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::row::{EncodedRow, view};
+use super::row::{self, EncodedRow, view};
 use super::varint::{Cursor, Reader, VARINT_MAX_BYTES, put_bytes, put_varint};
 use crate::Result;
 use crate::model::{Bound, ClusteringKey, Deletion, Fragment, PartitionHeader, PartitionKey, Stream, Timestamp};
@@ -152,10 +152,14 @@ pub(super) fn partition_flags<R>(deletion: Option<Deletion>, static_row: Option<
     deletion.map_or(0, |_| HAS_DELETION) | static_row.map_or(0, |_| HAS_STATIC_ROW)
 }
 
-pub(super) fn read_partition_flags(reader: &mut Reader) -> Result<u8> {
-    let flags = reader.u8()?;
+fn read_partition_flags(reader: &mut Reader) -> Result<u8> {
+    reader.read(partition_flags_at)
+}
+
+pub(super) fn partition_flags_at(cursor: &mut Cursor<'_>) -> Result<u8> {
+    let flags = cursor.u8()?;
     if flags & !(HAS_DELETION | HAS_STATIC_ROW) != 0 {
-        return Err(reader.corrupt(format!("unknown flags {flags:02x} of partition")).into());
+        return Err(cursor.corrupt(format!("unknown flags {flags:02x} of partition")).into());
     }
     Ok(flags)
 }
@@ -179,18 +183,18 @@ pub(super) fn deletion_at(cursor: &mut Cursor<'_>) -> Result<Deletion> {
     Ok(Deletion { timestamp, ldt_s: view::read_seconds(cursor)? })
 }
 
-pub(super) fn read_clustering_key(reader: &mut Reader) -> Result<ClusteringKey> {
+fn read_clustering_key(reader: &mut Reader) -> Result<ClusteringKey> {
     let bytes = reader.bytes()?;
     ClusteringKey::from_bytes(bytes).map_err(|error| reader.corrupt(error.to_string()).into())
 }
 
-pub(super) fn read_bound(reader: &mut Reader) -> Result<Bound> {
+fn read_bound(reader: &mut Reader) -> Result<Bound> {
     let bytes = reader.bytes()?;
     Bound::from_bytes(bytes).map_err(|error| reader.corrupt(error.to_string()).into())
 }
 
 /// A row behind its length.
-pub(super) fn read_row(reader: &mut Reader, trust: Trust) -> Result<EncodedRow> {
+fn read_row(reader: &mut Reader, trust: Trust) -> Result<EncodedRow> {
     let bytes = reader.bytes()?;
     match trust {
         Trust::Checked => EncodedRow::checked(bytes),
@@ -199,9 +203,9 @@ pub(super) fn read_row(reader: &mut Reader, trust: Trust) -> Result<EncodedRow> 
 }
 
 /// As [`read_row`]; a static row has neither marker nor deletion.
-pub(super) fn read_static_row(reader: &mut Reader, trust: Trust) -> Result<EncodedRow> {
+fn read_static_row(reader: &mut Reader, trust: Trust) -> Result<EncodedRow> {
     let row = read_row(reader, trust)?;
-    if !row.may_be_static() {
+    if !row::may_be_static(row.bytes()) {
         return Err(reader.corrupt("a static row with a marker or a deletion").into());
     }
     Ok(row)

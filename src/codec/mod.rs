@@ -18,6 +18,7 @@
 //! | log of the metadata voters | `TRFLMLG1` | 1 | the server's `metadata_log` |
 //! | ceiling of the clock | `TRFLCLK1` | 1 | the server's `ceiling` |
 
+pub mod checked;
 pub mod compress;
 pub mod entry;
 pub mod frame;
@@ -29,6 +30,7 @@ pub mod skim;
 pub mod types;
 pub mod varint;
 
+pub use checked::CheckedRecord;
 pub use record::{Record, RecordKind};
 pub use row::EncodedRow;
 

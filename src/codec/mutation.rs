@@ -12,11 +12,14 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::entry::{self, HAS_DELETION, HAS_STATIC_ROW, Trust};
+use self::view::MutationView;
+use super::entry;
 use super::row::{self, EncodedRow};
-use super::varint::{Cursor, Reader, put_bytes, put_prefixed, put_varint};
+use super::varint::{Cursor, put_bytes, put_prefixed, put_varint};
 use crate::Result;
-use crate::model::{ClusteringKey, ColumnId, Deletion, Mutation, PartitionKey, RangeDeletion, TableId, Token};
+use crate::model::{ClusteringKey, Deletion, Mutation, PartitionKey, RangeDeletion, TableId, Token};
+
+pub mod view;
 
 /// Bytes of a table id, the first thing in a mutation.
 const TABLE_BYTES: usize = 16;
@@ -25,7 +28,7 @@ const KEYED_ROW_LEAST_BYTES: usize = 2 + row::ROW_LEAST_BYTES;
 /// The fewest bytes of a range: two lengths, timestamp, ldt.
 const RANGE_LEAST_BYTES: usize = 11;
 
-/// A mutation whose rows are still encoded: what a replica inserts. Same invariants as [`Mutation`].
+/// A mutation whose rows are still encoded. Same invariants as [`Mutation`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MutationParts {
     /// The table.
@@ -40,17 +43,6 @@ pub struct MutationParts {
     pub rows: Vec<(ClusteringKey, EncodedRow)>,
     /// Range deletions.
     pub ranges: Vec<RangeDeletion>,
-}
-
-impl MutationParts {
-    /// The greatest column that the mutation says anything of.
-    pub fn last_column(&self) -> Result<Option<ColumnId>> {
-        let mut last = None;
-        for row in self.static_row.iter().chain(self.rows.iter().map(|(_, row)| row)) {
-            last = last.max(row.last_column()?);
-        }
-        Ok(last)
-    }
 }
 
 /// Appends the encoding of `mutation`.
@@ -91,18 +83,26 @@ pub(super) fn usual_bytes(mutation: &Mutation) -> usize {
 
 /// Decodes a mutation, checking every byte of it (rows included), without unpacking the rows.
 pub fn decode_mutation(bytes: Bytes) -> Result<MutationParts> {
-    decode(bytes, Trust::Checked)
-}
-
-/// Decodes a mutation whose bytes were checked before (by the receiver of the message, or by the log's checksum): rows
-/// are sliced, not looked into.
-pub fn decode_checked_mutation(bytes: Bytes) -> Result<MutationParts> {
-    decode(bytes, Trust::Trusted)
+    let view = MutationView::new(&bytes)?;
+    view.check()?;
+    let share = |part: &[u8]| bytes.slice_ref(part);
+    let keyed = |row: Result<(&[u8], &[u8])>| -> Result<_> {
+        let (key, row) = row?;
+        Ok((ClusteringKey::from_bytes(share(key))?, EncodedRow::trusted(share(row))))
+    };
+    Ok(MutationParts {
+        table: view.table,
+        key: PartitionKey::from_bytes(share(view.key)),
+        deletion: view.deletion,
+        static_row: view.static_row.map(|row| EncodedRow::trusted(share(row))),
+        rows: view.rows.clone().map(keyed).collect::<Result<_>>()?,
+        ranges: view.ranges()?,
+    })
 }
 
 /// The table of an encoded mutation, without decoding the rest.
-pub fn table_of(bytes: &Bytes) -> Result<TableId> {
-    read_table(&mut reader(bytes.clone()))
+pub fn table_of(bytes: &[u8]) -> Result<TableId> {
+    Ok(TableId(Uuid::from_bytes(Cursor::new("mutation", bytes).array::<TABLE_BYTES>()?)))
 }
 
 /// The token of an encoded mutation's partition, without decoding the rest.
@@ -110,61 +110,4 @@ pub fn token_of(bytes: &[u8]) -> Result<Token> {
     let mut cursor = Cursor::new("mutation", bytes);
     cursor.take(TABLE_BYTES)?;
     Ok(Token::of(cursor.bytes()?))
-}
-
-fn reader(bytes: Bytes) -> Reader {
-    Reader::new("mutation", bytes)
-}
-
-fn decode(bytes: Bytes, trust: Trust) -> Result<MutationParts> {
-    let mut reader = reader(bytes);
-    let table = read_table(&mut reader)?;
-    let key = PartitionKey::from_bytes(reader.bytes()?);
-    let flags = entry::read_partition_flags(&mut reader)?;
-    let deletion = if flags & HAS_DELETION != 0 { Some(entry::read_deletion(&mut reader)?) } else { None };
-    let static_row = if flags & HAS_STATIC_ROW != 0 { Some(entry::read_static_row(&mut reader, trust)?) } else { None };
-    let rows = read_rows(&mut reader, trust)?;
-    let ranges = read_ranges(&mut reader)?;
-    reader.end()?;
-    Ok(MutationParts { table, key, deletion, static_row, rows, ranges })
-}
-
-fn read_table(reader: &mut Reader) -> Result<TableId> {
-    Ok(TableId(Uuid::from_bytes(reader.array::<TABLE_BYTES>()?)))
-}
-
-fn read_rows(reader: &mut Reader, trust: Trust) -> Result<Vec<(ClusteringKey, EncodedRow)>> {
-    let count = reader.count(KEYED_ROW_LEAST_BYTES)?;
-    let mut rows: Vec<(ClusteringKey, EncodedRow)> = Vec::with_capacity(count);
-    for _ in 0..count {
-        let key = entry::read_clustering_key(reader)?;
-        if rows.last().is_some_and(|(before, _)| *before >= key) {
-            return Err(reader.corrupt("rows do not ascend").into());
-        }
-        rows.push((key, entry::read_row(reader, trust)?));
-    }
-    Ok(rows)
-}
-
-fn read_ranges(reader: &mut Reader) -> Result<Vec<RangeDeletion>> {
-    let count = reader.count(RANGE_LEAST_BYTES)?;
-    let mut ranges: Vec<RangeDeletion> = Vec::with_capacity(count);
-    for _ in 0..count {
-        let start = entry::read_bound(reader)?;
-        let end = entry::read_bound(reader)?;
-        let range = RangeDeletion { start, end, deletion: entry::read_deletion(reader)? };
-        if range.start >= range.end {
-            return Err(reader.corrupt("a range is empty").into());
-        }
-        if let Some(before) = ranges.last() {
-            if before.end > range.start {
-                return Err(reader.corrupt("ranges overlap or do not ascend").into());
-            }
-            if before.end == range.start && before.deletion == range.deletion {
-                return Err(reader.corrupt("ranges that touch say the same and are not one").into());
-            }
-        }
-        ranges.push(range);
-    }
-    Ok(ranges)
 }

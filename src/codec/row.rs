@@ -134,26 +134,9 @@ impl EncodedRow {
         })
     }
 
-    /// The greatest column that the row says anything of.
-    pub fn last_column(&self) -> Result<Option<ColumnId>> {
-        let mut last = None;
-        for part in self.view()?.parts {
-            match part? {
-                Part::Cell(CellView { column, .. }) | Part::Complex { column, .. } => last = last.max(Some(column)),
-                Part::Element(..) => {}
-            }
-        }
-        Ok(last)
-    }
-
     /// The largest timestamp in the row, its deletion's included.
     pub fn newest_timestamp(&self) -> Result<Timestamp> {
         Ok(self.view()?.newest)
-    }
-
-    /// Whether there is neither marker nor deletion, as in every static row.
-    pub(super) fn may_be_static(&self) -> bool {
-        self.0.first().is_some_and(|flags| flags & (HAS_MARKER | HAS_DELETION) == 0)
     }
 
     /// The stored form.
@@ -164,22 +147,86 @@ impl EncodedRow {
 
 impl Reconcile for EncodedRow {
     fn merge(self, other: Self) -> Result<Self> {
-        if self.0 == other.0 {
-            return Ok(self);
-        }
-        Ok(EncodedRow::encode(&merge_rows(self.decode()?, other.decode()?)))
+        Ok(match merged(&self.0, &other.0)? {
+            Merged::Held => self,
+            Merged::Other => other,
+            Merged::Both(both) => both,
+        })
     }
 
     fn under(self, deletion: Deletion) -> Result<Option<Self>> {
-        let view = self.view()?;
-        if deletion.covers(view.newest) {
-            return Ok(None);
-        }
-        if !view.is_touched_by(deletion)? {
-            return Ok(Some(self));
-        }
-        Ok(shadow_row(self.decode()?, deletion).map(|row| EncodedRow::encode(&row)))
+        Ok(match touched(&self.0, deletion)? {
+            Touch::Not => Some(self),
+            Touch::Partly(left) => Some(left),
+            Touch::Wholly => None,
+        })
     }
+}
+
+/// What two versions of a row make together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Merged {
+    /// The first of them.
+    Held,
+    /// The second.
+    Other,
+    /// Neither.
+    Both(EncodedRow),
+}
+
+/// Merges two encoded rows. Where one is written over the other in whole, as by far the most are, none is unpacked.
+pub fn merged(held: &[u8], other: &[u8]) -> Result<Merged> {
+    if held == other || RowView::new(held)?.prevails_over(RowView::new(other)?)? {
+        return Ok(Merged::Held);
+    }
+    if RowView::new(other)?.prevails_over(RowView::new(held)?)? {
+        return Ok(Merged::Other);
+    }
+    Ok(Merged::Both(EncodedRow::encode(&merge_rows(unpacked(held)?, unpacked(other)?))))
+}
+
+/// What an enclosing deletion does to a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touch {
+    /// Nothing.
+    Not,
+    /// This is left.
+    Partly(EncodedRow),
+    /// Nothing is left.
+    Wholly,
+}
+
+/// What an enclosing deletion does to an encoded row.
+pub fn touched(row: &[u8], deletion: Deletion) -> Result<Touch> {
+    let view = RowView::new(row)?;
+    if deletion.covers(view.newest) {
+        return Ok(Touch::Wholly);
+    }
+    if !view.is_touched_by(deletion)? {
+        return Ok(Touch::Not);
+    }
+    Ok(shadow_row(unpacked(row)?, deletion).map_or(Touch::Wholly, |row| Touch::Partly(EncodedRow::encode(&row))))
+}
+
+fn unpacked(row: &[u8]) -> Result<Row> {
+    EncodedRow(Bytes::copy_from_slice(row)).decode()
+}
+
+/// The greatest column that an encoded row says anything of; every byte of it is looked at, as by [`RowView::check`].
+pub(super) fn last_column(row: &[u8]) -> Result<Option<ColumnId>> {
+    let mut last = None;
+    for part in RowView::new(row)?.parts {
+        match part? {
+            Part::Cell(CellView { column, .. }) | Part::Complex { column, .. } => last = last.max(Some(column)),
+            Part::Element(..) => {}
+        }
+    }
+    Ok(last)
+}
+
+/// Whether an encoded row has neither marker nor deletion, as every static row.
+pub(super) fn may_be_static(row: &[u8]) -> bool {
+    row.first().is_some_and(|flags| flags & (HAS_MARKER | HAS_DELETION) == 0)
 }
 
 /// About how long a row's encoding is; at least that long for usual rows.

@@ -5,32 +5,11 @@ use bytes::Bytes;
 use super::kept::Everywhere;
 use super::segment::FOOTER;
 use crate::Result;
-use crate::codec::RecordKind;
-use crate::codec::mutation::token_of;
-use crate::codec::record::Head;
+use crate::codec::CheckedRecord;
 use crate::codec::varint::{Reader, put_varint};
-use crate::model::{KeyspaceId, MutationName, Stamp, Vnode, VnodeBits};
+use crate::model::{KeyspaceId, Stamp, Vnode, VnodeBits};
 use crate::received::gathered::Gathered;
 use crate::received::{ReceivedSet, ReceivedSets};
-
-/// What a footer says of one record.
-pub(super) struct Entry {
-    stamp: Stamp,
-    pub(super) name: Option<(KeyspaceId, Vnode, MutationName)>,
-}
-
-impl Entry {
-    /// Looks at the head of an encoded record.
-    pub(super) fn of(record: &[u8], vnode_bits: VnodeBits) -> Result<Entry> {
-        let record = Head::decode(record)?;
-        let vnode = vnode_bits.vnode(token_of(record.mutation)?);
-        let name = match record.kind {
-            RecordKind::Named(name) => Some((record.keyspace, vnode, name)),
-            RecordKind::Nameless { .. } => None,
-        };
-        Ok(Entry { stamp: record.stamp, name })
-    }
-}
 
 /// The contents of a segment so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -45,12 +24,13 @@ pub struct Contents {
 
 impl Contents {
     /// Counts a record in.
-    pub(super) fn add(&mut self, entry: &Entry) {
-        let (lowest, highest) = self.stamps.unwrap_or((entry.stamp, entry.stamp));
+    pub(super) fn add(&mut self, record: &CheckedRecord, vnode_bits: VnodeBits) {
+        let stamp = record.stamp();
+        let (lowest, highest) = self.stamps.unwrap_or((stamp, stamp));
         self.records += 1;
-        self.stamps = Some((lowest.min(entry.stamp), highest.max(entry.stamp)));
-        if let Some((keyspace, vnode, name)) = entry.name {
-            self.names.add((keyspace, vnode), name);
+        self.stamps = Some((lowest.min(stamp), highest.max(stamp)));
+        if let Some((slice, name)) = record.name(vnode_bits) {
+            self.names.add(slice, name);
         }
     }
 

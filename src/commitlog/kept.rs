@@ -18,14 +18,15 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 
-use super::footer::{Contents, Entry};
+use super::footer::Contents;
 use super::position::Position;
 use super::replay::SegmentFile;
 use super::segment::{FOOTER, HEADER_BYTES, MARK};
 use super::writer::{CommitLog, Sealed};
 use crate::Result;
+use crate::codec::CheckedRecord;
 use crate::codec::frame::{Framed, read_frame};
-use crate::model::{Identity, Stamp};
+use crate::model::{Identity, Stamp, VnodeBits};
 use crate::received::gathered::Gathered;
 use crate::received::{ReceivedSets, Slice};
 use crate::vfs::Vfs;
@@ -140,9 +141,9 @@ impl Reading {
                 MARK => {}
                 FOOTER => return Ok(Some(contents)),
                 _ => {
-                    let entry = Entry::of(&payload, self.owner.vnode_bits)?;
-                    contents.add(&entry);
-                    named.take(payload, &entry, wanted);
+                    let record = CheckedRecord::trusted(payload)?;
+                    contents.add(&record, self.owner.vnode_bits);
+                    named.take(&record, self.owner.vnode_bits, wanted);
                 }
             }
         }
@@ -151,13 +152,12 @@ impl Reading {
 }
 
 impl Named {
-    fn take(&mut self, record: Bytes, entry: &Entry, wanted: &ReceivedSets) {
-        let Some((keyspace, vnode, name)) = entry.name else { return };
-        let slice = (keyspace, vnode);
+    fn take(&mut self, record: &CheckedRecord, vnode_bits: VnodeBits, wanted: &ReceivedSets) {
+        let Some((slice, name)) = record.name(vnode_bits) else { return };
         if wanted.get(&slice).is_some_and(|set| set.contains(name)) && self.found.add(slice, name) {
-            self.bytes += record.len();
+            self.bytes += record.bytes().len();
             // A copy: a slice would hold the whole segment in memory.
-            self.records.push(Bytes::copy_from_slice(&record));
+            self.records.push(Bytes::copy_from_slice(record.bytes()));
         }
     }
 }

@@ -50,8 +50,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
+use crate::codec::CheckedRecord;
 use crate::model::Identity;
 use crate::vfs::Vfs;
 use crate::{Error, Result};
@@ -95,8 +94,8 @@ pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 pub struct Replayed {
     /// Where it ends: the position that covers it.
     pub end: Position,
-    /// The record's bytes.
-    pub record: Bytes,
+    /// The record; the log's checksum is all that was verified of its rows.
+    pub record: CheckedRecord,
 }
 
 /// What [`CommitLog::examine`] found.

@@ -19,11 +19,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::footer::{Contents, Entry};
+use super::footer::Contents;
 use super::position::Position;
 use super::segment::{self, FOOTER, FileName, HEADER_BYTES, Header, MARK, read_mark, segment_path};
 use super::writer::{Sealed, write_seal};
 use super::{Examined, LogOptions, Replayed, SEGMENT_BYTES_MAX};
+use crate::codec::CheckedRecord;
 use crate::codec::frame::{Framed, read_frame};
 use crate::model::Identity;
 use crate::vfs::{File, Vfs};
@@ -352,7 +353,8 @@ impl SegmentFile {
     }
 
     fn on_frame(&self, record: Bytes, walk: &mut Walk, on_record: OnRecord) -> Result<()> {
-        walk.contents.add(&Entry::of(&record, self.owner.vnode_bits)?);
+        let record = CheckedRecord::trusted(record)?;
+        walk.contents.add(&record, self.owner.vnode_bits);
         on_record(Replayed { end: self.at(walk.end), record })
     }
 }

@@ -21,15 +21,14 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::footer::{Contents, Entry};
+use super::footer::Contents;
 use super::kept::Everywhere;
 use super::position::Position;
 use super::replay::Past;
 use super::segment::{HEADER_BYTES, Header, MARK_BYTES, put_mark};
 use super::spares::Spares;
 use super::{LogOptions, segment};
+use crate::codec::CheckedRecord;
 use crate::codec::frame::{FRAME_HEADER_BYTES, put_frame};
 use crate::vfs::{File, Vfs};
 use crate::{Error, Result};
@@ -102,17 +101,16 @@ impl CommitLog {
     /// Writes records one behind the other with one system call per segment touched, and answers the end position of
     /// each, appended to `ends`. Nothing of it is durable before [`CommitLog::sync`].
     ///
-    /// Nothing is written if any of them is larger than half a segment ([`Error::Invalid`]) or is not a record
-    /// ([`Error::Corrupt`]). After [`Error::Io`] the same call may be tried again; until an append has succeeded, the log
+    /// Nothing is written if any of them is larger than half a segment ([`Error::Invalid`]). After [`Error::Io`] the same call may be tried again; until an append has succeeded, the log
     /// may show the refused records when it is reopened. After a failed sync it answers [`Error::LogFailed`] from then on.
-    pub fn append(&mut self, records: &[Bytes], ends: &mut Vec<Position>) -> Result<()> {
+    pub fn append<R: AsRef<CheckedRecord>>(&mut self, records: &[R], ends: &mut Vec<Position>) -> Result<()> {
         self.check_alive()?;
-        let entries = records.iter().map(|record| self.check(record)).collect::<Result<Vec<Entry>>>()?;
+        records.iter().try_for_each(|record| self.check(record.as_ref()))?;
         if self.needs_switch(records) {
             self.switch()?;
         }
         let before = ends.len();
-        self.write(records, &entries, ends).inspect_err(|_| ends.truncate(before))
+        self.write(records, ends).inspect_err(|_| ends.truncate(before))
     }
 
     /// Why the log takes no more writes, if it does not.
@@ -188,19 +186,19 @@ impl CommitLog {
         error
     }
 
-    fn check(&self, record: &Bytes) -> Result<Entry> {
-        let largest = self.options.segment_bytes / 2;
-        if record.len() as u64 > largest {
-            let reason = format!("{} bytes; the log takes at most {largest}, half a segment", record.len());
+    fn check(&self, record: &CheckedRecord) -> Result<()> {
+        let (bytes, largest) = (record.bytes().len(), self.options.segment_bytes / 2);
+        if bytes as u64 > largest {
+            let reason = format!("{bytes} bytes; the log takes at most {largest}, half a segment");
             return Err(Error::invalid("record", reason));
         }
-        Entry::of(record, self.options.owner.vnode_bits)
+        Ok(())
     }
 
-    fn write(&mut self, records: &[Bytes], entries: &[Entry], ends: &mut Vec<Position>) -> Result<()> {
+    fn write<R: AsRef<CheckedRecord>>(&mut self, records: &[R], ends: &mut Vec<Position>) -> Result<()> {
         let mut written = 0;
         while written < records.len() {
-            match self.write_some(&records[written..], &entries[written..], ends) {
+            match self.write_some(&records[written..], ends) {
                 Ok(count) => written += count,
                 // The first part is durable in a sealed segment and cannot be taken back.
                 Err(error) if written > 0 => return Err(self.fail(error)),
@@ -210,43 +208,44 @@ impl CommitLog {
         Ok(())
     }
 
-    fn write_some(&mut self, records: &[Bytes], entries: &[Entry], ends: &mut Vec<Position>) -> Result<usize> {
-        if !self.fits(MARK_BYTES, &records[0]) {
+    fn write_some<R: AsRef<CheckedRecord>>(&mut self, records: &[R], ends: &mut Vec<Position>) -> Result<usize> {
+        if !self.fits(MARK_BYTES, records[0].as_ref()) {
             self.switch()?;
         }
-        self.write_group(records, entries, ends)
+        self.write_group(records, ends)
     }
 
     /// Whether the records must wait for another segment: they do not fit into this one, but into an empty one.
-    fn needs_switch(&self, records: &[Bytes]) -> bool {
-        let group = MARK_BYTES + records.iter().map(framed_bytes).sum::<u64>();
+    fn needs_switch<R: AsRef<CheckedRecord>>(&self, records: &[R]) -> bool {
+        let group = MARK_BYTES + records.iter().map(|record| framed_bytes(record.as_ref())).sum::<u64>();
         let fits_behind = |offset: u64| offset + group <= self.options.segment_bytes;
         self.active.next != Next::Records || (!fits_behind(self.active.end.offset) && fits_behind(HEADER_BYTES))
     }
 
     /// Whether `record` fits behind `before` more bytes.
-    fn fits(&self, before: u64, record: &Bytes) -> bool {
+    fn fits(&self, before: u64, record: &CheckedRecord) -> bool {
         self.active.end.offset + before + framed_bytes(record) <= self.options.segment_bytes
     }
 
     /// Writes as many of the records as fit into the active segment; how many.
-    fn write_group(&mut self, records: &[Bytes], entries: &[Entry], ends: &mut Vec<Position>) -> Result<usize> {
+    fn write_group<R: AsRef<CheckedRecord>>(&mut self, records: &[R], ends: &mut Vec<Position>) -> Result<usize> {
         let start = self.active.end;
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         put_mark(&mut buffer, start, self.synced);
         let mut count = 0;
-        for record in records {
+        for record in records.iter().map(AsRef::as_ref) {
             if !self.fits(buffer.len() as u64, record) {
                 break;
             }
             let salt = start.plus(buffer.len()).salt();
-            put_frame(&mut buffer, salt, record);
+            put_frame(&mut buffer, salt, record.bytes());
             ends.push(start.plus(buffer.len()));
             count += 1;
         }
         self.active.file.write_at(&buffer, start.offset).inspect_err(|_| self.active.next = Next::Seal)?;
-        entries[..count].iter().for_each(|entry| self.active.contents.add(entry));
+        let vnode_bits = self.options.owner.vnode_bits;
+        records[..count].iter().for_each(|record| self.active.contents.add(record.as_ref(), vnode_bits));
         self.active.end = start.plus(buffer.len());
         self.buffer = buffer;
         Ok(count)
@@ -283,8 +282,8 @@ impl CommitLog {
     }
 }
 
-fn framed_bytes(record: &Bytes) -> u64 {
-    (FRAME_HEADER_BYTES + record.len()) as u64
+fn framed_bytes(record: &CheckedRecord) -> u64 {
+    (FRAME_HEADER_BYTES + record.bytes().len()) as u64
 }
 
 fn begin(options: &LogOptions, spares: &Spares, number: u64) -> Result<Active> {

@@ -16,8 +16,8 @@ use parking_lot::RwLock;
 
 use crate::Result;
 use crate::codec::EncodedRow;
-use crate::codec::mutation::MutationParts;
-use crate::model::{Deletion, Direction, Glance, PartitionKey, ScanRange, Slice, Stream, Token};
+use crate::codec::mutation::view::MutationView;
+use crate::model::{Deletion, Direction, Glance, PartitionKey, RangeDeletion, ScanRange, Slice, Stream, Token};
 use arena::Arena;
 use iter::{PartitionStream, ScanStream};
 use partition::Partition;
@@ -60,16 +60,17 @@ impl Memtable {
         Memtable { shards: std::array::from_fn(|_| RwLock::default()), bytes: AtomicU64::new(0) }
     }
 
-    /// Applies a mutation, by the rule of `model::reconcile`; visible to readers as a whole. One that changes nothing
-    /// leaves no trace (B106).
-    pub fn insert(&self, mutation: &MutationParts) -> Result<()> {
-        let MutationParts { deletion, static_row, rows, ranges, .. } = mutation;
-        if deletion.is_none() && static_row.is_none() && rows.is_empty() && ranges.is_empty() {
+    /// Applies a mutation of a partition with this token, by the rule of `model::reconcile`; visible to readers as a whole.
+    /// One that changes nothing leaves no trace (B106).
+    pub fn insert(&self, token: Token, mutation: &MutationView<'_>) -> Result<()> {
+        let ranges = mutation.ranges()?;
+        if mutation.deletion.is_none() && mutation.static_row.is_none() && mutation.rows.is_empty() && ranges.is_empty()
+        {
             return Ok(());
         }
-        let mut shard = self.shards[shard_of(mutation.key.token())].write();
+        let mut shard = self.shards[shard_of(token)].write();
         let before = shard.arena.held();
-        let outcome = shard.apply(mutation);
+        let outcome = shard.apply(token, mutation, &ranges);
         self.bytes.fetch_add(shard.arena.held() - before, Ordering::Relaxed);
         outcome
     }
@@ -126,19 +127,19 @@ impl Memtable {
 }
 
 impl Shard {
-    fn apply(&mut self, mutation: &MutationParts) -> Result<()> {
+    fn apply(&mut self, token: Token, mutation: &MutationView<'_>, ranges: &[RangeDeletion]) -> Result<()> {
         let Shard { partitions, arena } = self;
-        if let Some(partition) = partitions.get_mut(&mutation.key, arena) {
-            return partition.apply(mutation, arena);
+        if let Some(partition) = partitions.get_mut(token, mutation.key, arena) {
+            return partition.apply(mutation, ranges, arena);
         }
         let mut partition = Partition::default();
-        partition.apply(mutation, arena)?;
-        partitions.insert(&mutation.key, partition, arena);
+        partition.apply(mutation, ranges, arena)?;
+        partitions.insert(token, mutation.key, partition, arena);
         Ok(())
     }
 
     fn partition(&self, key: &PartitionKey) -> Option<&Partition> {
-        self.partitions.get(key, &self.arena)
+        self.partitions.get(key.token(), key.bytes(), &self.arena)
     }
 }
 

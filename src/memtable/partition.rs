@@ -7,11 +7,13 @@
 
 use std::iter::Peekable;
 
+use bytes::Bytes;
+
 use super::arena::Arena;
 use super::rows::{Rows, RowsWithin};
 use crate::Result;
-use crate::codec::EncodedRow;
-use crate::codec::mutation::MutationParts;
+use crate::codec::mutation::view::MutationView;
+use crate::codec::row::{self, EncodedRow, Touch};
 use crate::model::ranges::Ranges;
 use crate::model::{
     Bound, ClusteringKey, Deletion, Direction, Fragment, Glance, Lone, PartitionHeader, PartitionKey, RangeDeletion,
@@ -38,19 +40,30 @@ struct Rare {
 impl Partition {
     /// Applies a mutation. What it says is copied into the arena. After an error, which only bytes that are not a row can
     /// cause, a part of it may have been applied; merging it again does no harm.
-    pub(super) fn apply(&mut self, mutation: &MutationParts, arena: &mut Arena) -> Result<()> {
+    pub(super) fn apply(
+        &mut self,
+        mutation: &MutationView<'_>,
+        ranges: &[RangeDeletion],
+        arena: &mut Arena,
+    ) -> Result<()> {
         if let Some(deletion) = mutation.deletion {
             self.delete(deletion, arena)?;
         }
-        for range in &mutation.ranges {
+        for range in ranges {
             self.delete_range(range, arena)?;
         }
-        if let Some(row) = &mutation.static_row {
-            self.put_static(row.clone(), arena)?;
+        if let Some(row) = mutation.static_row {
+            self.put_static(EncodedRow::trusted(Bytes::copy_from_slice(row)), arena)?;
         }
-        for (key, row) in &mutation.rows {
-            if let Some(row) = self.uncovered(key, row.clone())? {
-                self.rows.put(key, row, arena)?;
+        for row in mutation.rows.clone() {
+            let (key, row) = row?;
+            match self.covering(key) {
+                None => self.rows.put(key, row, arena)?,
+                Some(deletion) => match row::touched(row, deletion)? {
+                    Touch::Not => self.rows.put(key, row, arena)?,
+                    Touch::Partly(left) => self.rows.put(key, left.bytes(), arena)?,
+                    Touch::Wholly => {}
+                },
             }
         }
         Ok(())
@@ -121,13 +134,10 @@ impl Partition {
         Ok(())
     }
 
-    /// What the enclosing deletions leave of a row that arrives.
-    fn uncovered(&self, key: &ClusteringKey, row: EncodedRow) -> Result<Option<EncodedRow>> {
-        let Some(rare) = &self.rare else { return Ok(Some(row)) };
-        match rare.deletion.max(rare.ranges.in_force_at(key)) {
-            Some(deletion) => row.under(deletion),
-            None => Ok(Some(row)),
-        }
+    /// The enclosing deletion of a row that arrives.
+    fn covering(&self, key: &[u8]) -> Option<Deletion> {
+        let rare = self.rare.as_ref()?;
+        rare.deletion.max(rare.ranges.in_force_at(key))
     }
 
     pub(super) fn header(&self, key: &PartitionKey) -> Fragment<EncodedRow> {

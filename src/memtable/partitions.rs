@@ -41,31 +41,30 @@ impl Partitions {
         self.by_token.len() + self.collided.len()
     }
 
-    pub(super) fn get(&self, key: &PartitionKey, arena: &Arena) -> Option<&Partition> {
-        match self.by_token.get(&key.token())? {
-            slot if arena.key(slot.key) == key.bytes() => Some(&slot.partition),
-            _ => self.collided.get(key),
+    pub(super) fn get(&self, token: Token, key: &[u8], arena: &Arena) -> Option<&Partition> {
+        match self.by_token.get(&token)? {
+            slot if arena.key(slot.key) == key => Some(&slot.partition),
+            _ => self.collided.get(&owned(token, key)),
         }
     }
 
-    pub(super) fn get_mut(&mut self, key: &PartitionKey, arena: &Arena) -> Option<&mut Partition> {
-        match self.by_token.get_mut(&key.token())? {
-            slot if arena.key(slot.key) == key.bytes() => Some(&mut slot.partition),
-            _ => self.collided.get_mut(key),
+    pub(super) fn get_mut(&mut self, token: Token, key: &[u8], arena: &Arena) -> Option<&mut Partition> {
+        match self.by_token.get_mut(&token)? {
+            slot if arena.key(slot.key) == key => Some(&mut slot.partition),
+            _ => self.collided.get_mut(&owned(token, key)),
         }
     }
 
     /// Adds a partition that is not there yet.
-    pub(super) fn insert(&mut self, key: &PartitionKey, partition: Partition, arena: &mut Arena) {
+    pub(super) fn insert(&mut self, token: Token, key: &[u8], partition: Partition, arena: &mut Arena) {
         arena.account(PARTITION_OVERHEAD_BYTES);
-        match self.by_token.entry(key.token()) {
+        match self.by_token.entry(token) {
             Entry::Occupied(_) => {
-                let key = PartitionKey::with_token(key.token(), arena.copy_alone(key.bytes()));
-                self.collided.insert(key, partition);
+                self.collided.insert(PartitionKey::with_token(token, arena.copy_alone(key)), partition);
             }
             Entry::Vacant(vacant) => {
                 self.sorted.take();
-                vacant.insert(Slot { key: arena.put_key(key.bytes()), partition });
+                vacant.insert(Slot { key: arena.put_key(key), partition });
             }
         }
     }
@@ -101,6 +100,10 @@ impl Partitions {
         let collided = collided.map(|(key, partition)| (key.clone(), partition));
         collided.filter(|(key, _)| is_behind(key.bytes())).chain(slot).min_by(|(a, _), (b, _)| a.cmp(b))
     }
+}
+
+fn owned(token: Token, key: &[u8]) -> PartitionKey {
+    PartitionKey::with_token(token, Bytes::copy_from_slice(key))
 }
 
 /// Spreads tokens over a table. A token is a hash already, but one that whoever chooses keys can compute, and its top

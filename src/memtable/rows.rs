@@ -17,8 +17,8 @@ use std::slice;
 
 use super::arena::{Arena, Place};
 use crate::Result;
-use crate::codec::EncodedRow;
-use crate::model::{ClusteringKey, Deletion, Direction, Reconcile, Slice};
+use crate::codec::row::{self, Merged, Touch};
+use crate::model::{Deletion, Direction, Slice};
 
 /// The most rows of a leaf: inserting in its midst moves eight bytes for each, a kilobyte on average.
 const LEAF_ROWS: usize = 256;
@@ -38,9 +38,8 @@ impl Default for Rows {
 }
 
 impl Rows {
-    /// Merges `row` into what stands at `key`. Both are copied into the arena.
-    pub(super) fn put(&mut self, key: &ClusteringKey, row: EncodedRow, arena: &mut Arena) -> Result<()> {
-        let key = key.bytes();
+    /// Merges a row into what stands at `key`, a clustering key. Both are copied into the arena.
+    pub(super) fn put(&mut self, key: &[u8], row: &[u8], arena: &mut Arena) -> Result<()> {
         let (leaf, found) = match self {
             Rows::One(held) => (0, search(slice::from_ref(held), key, arena)),
             Rows::Few(rows) => (0, search(rows, key, arena)),
@@ -52,11 +51,14 @@ impl Rows {
         match found {
             Ok(at) => {
                 let held = self.place_mut(leaf, at);
-                let merged = arena.row(*held).1.merge(row)?;
-                replace(held, &merged, arena);
+                match row::merged(arena.row_bytes(*held), row)? {
+                    Merged::Held => {}
+                    Merged::Other => *held = arena.put_row(key, row),
+                    Merged::Both(both) => *held = arena.put_row(key, both.bytes()),
+                }
             }
             Err(at) => {
-                let place = arena.put_row(key, row.bytes());
+                let place = arena.put_row(key, row);
                 self.insert(leaf, at, place, arena);
             }
         }
@@ -197,20 +199,14 @@ fn shadow_leaf(rows: &mut Vec<Place>, slice: &Slice, deletion: Deletion, arena: 
 
 /// What a deletion leaves of a row.
 fn left_of(held: Place, deletion: Deletion, arena: &mut Arena) -> Result<Option<Place>> {
-    let left = arena.row(held).1.under(deletion)?;
-    Ok(left.map(|left| {
-        let mut place = held;
-        replace(&mut place, &left, arena);
-        place
-    }))
-}
-
-/// Puts a copy of `row` in the place of `held`, unless it is the same.
-fn replace(held: &mut Place, row: &EncodedRow, arena: &mut Arena) {
-    if arena.row_bytes(*held) != row.bytes() {
-        let key = arena.row(*held).0;
-        *held = arena.put_row(key.bytes(), row.bytes());
-    }
+    Ok(match row::touched(arena.row_bytes(held), deletion)? {
+        Touch::Not => Some(held),
+        Touch::Wholly => None,
+        Touch::Partly(left) => {
+            let key = arena.row(held).0;
+            Some(arena.put_row(key.bytes(), left.bytes()))
+        }
+    })
 }
 
 /// See [`Rows::within`].

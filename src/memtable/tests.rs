@@ -11,7 +11,8 @@ use super::Memtable;
 use super::arena::Arena;
 use super::rows::Rows;
 use crate::codec::EncodedRow;
-use crate::codec::mutation::{MutationParts, decode_checked_mutation, encode_mutation};
+use crate::codec::mutation::encode_mutation;
+use crate::codec::mutation::view::MutationView;
 use crate::model::naive::{
     Naive, any_direction, any_mutation, any_slices, delete_rows, deletion, partition_key, row_key, rows, rows_between,
     static_value, value,
@@ -24,7 +25,7 @@ use crate::model::{
 fn insert(table: &Memtable, mutation: &Mutation) {
     let mut bytes = Vec::new();
     encode_mutation(mutation, &mut bytes);
-    table.insert(&decode_checked_mutation(bytes.into()).unwrap()).unwrap();
+    table.insert(mutation.key.token(), &MutationView::new(&bytes).unwrap()).unwrap();
 }
 
 fn table(mutations: &[Mutation]) -> Arc<Memtable> {
@@ -150,7 +151,7 @@ proptest! {
                     for at in 0..count {
                         let key = from + (at * order).rem_euclid(count);
                         let row = EncodedRow::encode(&value("v", timestamp));
-                        rows.put(&row_key(key), row, &mut arena).unwrap();
+                        rows.put(row_key(key).bytes(), row.bytes(), &mut arena).unwrap();
                         let held = map.entry(key).or_insert(timestamp);
                         *held = timestamp.max(*held);
                     }
@@ -349,11 +350,9 @@ fn partitions_of_one_token_are_told_apart_and_scanned_in_order() {
     let table = Arc::new(Memtable::new());
     for (number, key) in keys.iter().enumerate() {
         let many = (0..100).map(|row| (row, value(&format!("{number}"), 1)));
-        let mut bytes = Vec::new();
-        encode_mutation(&rows(1, many), &mut bytes);
-        let parts = MutationParts { key: key.clone(), ..decode_checked_mutation(bytes.into()).unwrap() };
-        table.insert(&parts).unwrap();
-        table.insert(&parts).unwrap();
+        let mutation = Mutation { key: key.clone(), ..rows(1, many) };
+        insert(&table, &mutation);
+        insert(&table, &mutation);
     }
     let mut sorted = keys.clone();
     sorted.sort();

@@ -158,9 +158,16 @@ impl ClusteringKey {
 
     /// A key from bytes that were a key's; the framing of components is checked when they are decoded.
     pub fn from_bytes(bytes: Bytes) -> Result<ClusteringKey> {
+        ClusteringKey::check(&bytes)?;
+        Ok(ClusteringKey(bytes))
+    }
+
+    /// Whether [`ClusteringKey::from_bytes`] would take these bytes.
+    #[inline]
+    pub fn check(bytes: &[u8]) -> Result<()> {
         match *bytes {
-            [KEY_END] => Ok(ClusteringKey(bytes)),
-            [first, .., KEY_END] if ordered::is_marker(first) => Ok(ClusteringKey(bytes)),
+            [KEY_END] => Ok(()),
+            [first, .., KEY_END] if ordered::is_marker(first) => Ok(()),
             _ => Err(corrupt("clustering key", "it does not begin with a component and end in 38", 0)),
         }
     }

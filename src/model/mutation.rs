@@ -118,7 +118,7 @@ impl MutationBuilder {
         };
         let ranges = &self.ranges;
         let rows = rows.into_iter().filter_map(|(key, row)| {
-            let covering = merge_deletions(partition, ranges.in_force_at(&key));
+            let covering = merge_deletions(partition, ranges.in_force_at(key.bytes()));
             under(row, covering).map(|row| (key, row))
         });
         let uncovered = |range: &RangeDeletion| partition.is_none_or(|own| !own.covers(range.deletion.timestamp));

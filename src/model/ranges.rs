@@ -15,7 +15,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use super::cell::Deletion;
 use super::fragment::Direction;
-use super::key::{Bound, ClusteringKey, Slice};
+use super::key::{Bound, Slice};
 use super::mutation::RangeDeletion;
 use super::reconcile::merge_deletions;
 
@@ -73,9 +73,9 @@ impl Ranges {
         }
     }
 
-    /// The deletion that covers the place of a row.
-    pub fn in_force_at(&self, key: &ClusteringKey) -> Option<Deletion> {
-        if self.is_empty() { None } else { self.last_before(Excluded(key.bytes())) }
+    /// The deletion that covers the place of a row, by the bytes of its key.
+    pub fn in_force_at(&self, key: &[u8]) -> Option<Deletion> {
+        if self.is_empty() { None } else { self.last_before(Excluded(key)) }
     }
 
     /// The changes within `slice` as they stand in a stream of this direction: what is in force at its near end is

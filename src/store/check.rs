@@ -18,8 +18,8 @@ use super::change::State;
 use super::manifest::{self, Manifest, Reading};
 use super::stopped::Stopped;
 use super::{DATA_DIRECTORY, LOG_DIRECTORY, SNAPSHOTS_DIRECTORY, identity};
-use crate::codec::mutation::{MutationParts, decode_mutation};
-use crate::codec::{Record, RecordKind};
+use crate::codec::CheckedRecord;
+use crate::codec::mutation::view::MutationView;
 use crate::commitlog::{CommitLog, Position, Replayed};
 use crate::model::{Identity, KeyspaceId, TableId, Vnode};
 use crate::snapshot::{self, Directory, Found};
@@ -272,16 +272,15 @@ struct Lost {
 
 impl Logged<'_> {
     fn record(&mut self, Replayed { end, record }: Replayed) -> Result<()> {
-        let record = Record::decode(record)?;
-        let mutation = decode_mutation(record.mutation)?;
+        let (record, _) = CheckedRecord::check(record.bytes().clone())?;
         self.records += 1;
         let Some(state) = self.state.filter(|state| end <= state.replay_from) else { return Ok(()) };
         // A table that was never flushed may be one that is gone.
-        if state.flushed.get(&mutation.table).is_some_and(|flushed| end > *flushed) && has_effect(&mutation) {
-            count(&mut self.early, mutation.table, end);
+        let table = record.table();
+        if state.flushed.get(&table).is_some_and(|flushed| end > *flushed) && has_effect(&record.mutation()?)? {
+            count(&mut self.early, table, end);
         }
-        if let RecordKind::Named(name) = record.kind {
-            let place = (record.keyspace, self.owner.vnode_bits.vnode(mutation.key.token()));
+        if let Some((place, name)) = record.name(self.owner.vnode_bits) {
             if !state.received.get(&place).is_some_and(|set| set.contains(name)) {
                 count(&mut self.unsaved, place, end);
             }
@@ -295,7 +294,7 @@ fn count<K: Ord>(lost: &mut BTreeMap<K, Lost>, key: K, first: Position) {
 }
 
 /// Without one nothing of it reaches a memtable, and no flush counts it.
-fn has_effect(mutation: &MutationParts) -> bool {
-    let MutationParts { deletion, static_row, rows, ranges, .. } = mutation;
-    deletion.is_some() || static_row.is_some() || !rows.is_empty() || !ranges.is_empty()
+fn has_effect(mutation: &MutationView<'_>) -> Result<bool> {
+    let MutationView { deletion, static_row, rows, .. } = mutation;
+    Ok(deletion.is_some() || static_row.is_some() || !rows.is_empty() || !mutation.ranges()?.is_empty())
 }

@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::names::Names;
 use super::table::{Span, Table};
 use crate::Result;
-use crate::codec::mutation::decode_checked_mutation;
-use crate::codec::{Record, RecordKind};
+use crate::codec::CheckedRecord;
 use crate::commitlog::Position;
 use crate::model::{TableId, VnodeBits};
 
@@ -45,19 +43,13 @@ impl Memory {
     }
 
     /// Applies a logged record, in log order. One of an unknown table has no effect, but its name is received.
-    pub(super) fn insert(&self, record: &Bytes, end: Position) -> Result<()> {
+    pub(super) fn insert(&self, record: &CheckedRecord, end: Position) -> Result<()> {
         let span = Span { begin: self.names.lock().inserted(), end };
-        let record = Record::decode(record.clone())?;
-        let mutation = decode_checked_mutation(record.mutation)?;
-        if let Some(table) = self.tables.load().get(&mutation.table) {
-            table.insert(&mutation, record.stamp, span)?;
+        if let Some(table) = self.tables.load().get(&record.table()) {
+            table.insert(record, span)?;
         }
-        self.last_stamp.fetch_max(record.stamp.0, Ordering::Relaxed);
-        let name = match record.kind {
-            RecordKind::Named(name) => Some(((record.keyspace, self.vnode_bits.vnode(mutation.key.token())), name)),
-            RecordKind::Nameless { .. } => None,
-        };
-        self.names.lock().on_inserted(end, name);
+        self.last_stamp.fetch_max(record.stamp().0, Ordering::Relaxed);
+        self.names.lock().on_inserted(end, record.name(self.vnode_bits));
         Ok(())
     }
 }

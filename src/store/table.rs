@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::TableSpec;
 use super::view::{Frozen, LiveFile, View};
 use crate::Result;
-use crate::codec::mutation::MutationParts;
+use crate::codec::CheckedRecord;
 use crate::commitlog::Position;
 use crate::model::Stamp;
 
@@ -106,17 +106,18 @@ impl Table {
 
     /// Inserts a record, in log order. What ends at the last position or before is in already: replay meets records that
     /// were flushed.
-    pub(super) fn insert(&self, mutation: &MutationParts, stamp: Stamp, span: Span) -> Result<()> {
+    pub(super) fn insert(&self, record: &CheckedRecord, span: Span) -> Result<()> {
         let mut active = self.active.lock();
         if span.end <= active.last || active.is_closed {
             return Ok(());
         }
         let memtable = &self.view.load().active;
-        memtable.insert(mutation)?;
+        memtable.insert(record.token(), &record.mutation()?)?;
         active.last = span.end;
         if memtable.is_empty() {
             return Ok(());
         }
+        let stamp = record.stamp();
         match active.begin {
             Some(_) => active.stamps = (active.stamps.0.min(stamp), active.stamps.1.max(stamp)),
             None => {

@@ -3,9 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-
 use super::Store;
+use crate::codec::CheckedRecord;
 use crate::commitlog::Position;
 use crate::model::Stamp;
 use crate::received::ReceivedSets;
@@ -14,7 +13,7 @@ use crate::{Error, Result};
 impl Store {
     /// Writes records to the log; answers the end position of each, appended to `ends`. One thread at a time. `Busy` if the
     /// memtables are at their budget: then nothing was written.
-    pub fn append(&self, records: &[Bytes], ends: &mut Vec<Position>) -> Result<()> {
+    pub fn append<R: AsRef<CheckedRecord>>(&self, records: &[R], ends: &mut Vec<Position>) -> Result<()> {
         let (held_bytes, budget_bytes) = (self.memtable_bytes(), self.options.memtable_budget_bytes);
         if held_bytes > budget_bytes {
             return Err(Error::Busy { held_bytes, budget_bytes });
@@ -36,7 +35,7 @@ impl Store {
 
     /// Makes a logged record visible; in log order, by the thread that appended. A record of an unknown table is received
     /// without effect.
-    pub fn insert(&self, record: &Bytes, end: Position) -> Result<()> {
+    pub fn insert(&self, record: &CheckedRecord, end: Position) -> Result<()> {
         self.memory.insert(record, end)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value as Json;
 use tempfile::TempDir;
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::metadata::encode_table;
 use trefoil::model::{
     Bound, Cell, CellKind, ClusteringKey, Column, ColumnId, ColumnKind, CompactionOptions, Deletion, Durability,
@@ -77,7 +77,7 @@ impl Node {
         self.sequence += 1;
         let name = MutationName { origin: NodeId(5), incarnation: 1, sequence: self.sequence };
         let stamp = Stamp(self.sequence as i64);
-        let record = Record::encode(RecordKind::Named(name), KeyspaceId(1), stamp, &mutation).bytes;
+        let record = CheckedRecord::encode(RecordKind::Named(name), KeyspaceId(1), stamp, &mutation);
         let store = self.store.as_ref().unwrap();
         let mut ends = Vec::new();
         store.append(std::slice::from_ref(&record), &mut ends).unwrap();

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use trefoil::Result;
 use trefoil::codec::entry::{Trust, read_entry};
 use trefoil::codec::varint::Reader;
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::compaction::Unpaced;
 use trefoil::model::{
     Cell, CellKind, ClusteringKey, ColumnId, CompactionOptions, Deletion, Direction, Durability, Fragment, Identity,
@@ -73,7 +73,7 @@ impl Write {
         Write { place: (table, partition, row), deletes: random.below(5) == 0, padding: random.below(1_500) as usize }
     }
 
-    fn record(&self, number: u64) -> Bytes {
+    fn record(&self, number: u64) -> CheckedRecord {
         let (table, partition, key) = self.place.clone();
         let timestamp = Timestamp(number as i64);
         let mut row = Row::default();
@@ -86,7 +86,7 @@ impl Write {
         }
         let mutation = Mutation { rows: vec![(key, row)], ..Mutation::new(table, partition) };
         let name = MutationName { origin: NodeId(1), incarnation: 1, sequence: number };
-        Record::encode(RecordKind::Named(name), KeyspaceId(1), Stamp(number as i64), &mutation).bytes
+        CheckedRecord::encode(RecordKind::Named(name), KeyspaceId(1), Stamp(number as i64), &mutation)
     }
 
     fn apply(&self, number: u64, data: &mut Data) {

@@ -14,7 +14,7 @@ use trefoil::codec::frame::{put_frame, read_frame};
 use trefoil::codec::mutation::decode_mutation;
 use trefoil::codec::position::{put_position, read_position};
 use trefoil::codec::varint::Reader;
-use trefoil::codec::{EncodedRow, Record};
+use trefoil::codec::{CheckedRecord, EncodedRow, Record};
 use trefoil::commitlog::{CommitLog, LogOptions, Position, SEGMENT_BYTES_MIN};
 use trefoil::coordinator::{PagingState, read_repair};
 use trefoil::hints::HintLog;
@@ -155,7 +155,9 @@ pub fn row(data: &[u8]) {
 }
 
 pub fn mutation(data: &[u8]) {
-    let _ = trefoil::codec::mutation::decode_checked_mutation(bytes(data));
+    if let Ok(view) = trefoil::codec::mutation::view::MutationView::new(data) {
+        let _ = (view.rows.clone().count(), view.ranges());
+    }
     let _ = trefoil::codec::mutation::token_of(data);
     if let Ok(mutation) = decode_mutation(bytes(data)) {
         for (_, row) in &mutation.rows {
@@ -167,6 +169,8 @@ pub fn mutation(data: &[u8]) {
 pub fn record(data: &[u8]) {
     if let Ok(record) = Record::decode(bytes(data)) {
         mutation(&record.mutation);
+        let checked = CheckedRecord::check(record.bytes);
+        assert_eq!(checked.is_ok(), decode_mutation(record.mutation).is_ok(), "one of the two checks less");
     }
 }
 
@@ -208,7 +212,7 @@ pub fn log_segment(data: &[u8]) {
     let owner = Identity { cluster, node: NodeId(2), vnode_bits: VnodeBits::DEFAULT };
     let options = LogOptions { directory: "/log".into(), segment_bytes: SEGMENT_BYTES_MIN, owner, kept_bytes_max: 0 };
     let mut each = |replayed: trefoil::commitlog::Replayed| {
-        record(&replayed.record);
+        record(replayed.record.bytes());
         Ok(())
     };
     let _ = CommitLog::examine(&*vfs, Path::new("/log"), owner, Position::default(), &mut each);

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use trefoil::codec::CheckedRecord;
 use trefoil::commitlog::{CommitLog, LogOptions, Position, SEGMENT_BYTES_MIN};
 use trefoil::model::{Identity, NodeId, VnodeBits};
 use trefoil::vfs::Vfs;
@@ -23,7 +24,7 @@ fn options() -> LogOptions {
 fn open(vfs: &Arc<dyn Vfs>) -> (CommitLog, Vec<Bytes>) {
     let mut records = Vec::new();
     let log = CommitLog::open(vfs.clone(), options(), Position::default(), &mut |replayed| {
-        records.push(replayed.record);
+        records.push(replayed.record.bytes().clone());
         Ok(())
     });
     (log.expect("a log that opens"), records)
@@ -38,7 +39,7 @@ fn records() -> [Bytes; 2] {
 fn written() -> Vec<u8> {
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
     let (mut log, _) = open(&vfs);
-    let [named, nameless] = records();
+    let [named, nameless] = records().map(|record| CheckedRecord::trusted(record).expect("a record"));
     let mut ends = Vec::new();
     log.append(&[named.clone(), nameless], &mut ends).expect("appended");
     log.sync().expect("synced");

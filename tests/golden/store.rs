@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::model::{
     Cell, CellKind, ClusteringKey, ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, Mutation,
     MutationName, NodeId, PartitionKey, Row, Stamp, TableId, Timestamp, Type, VnodeBits,
@@ -61,7 +61,7 @@ fn written() -> MemoryVfs {
     let partition = PartitionKey::from_bytes(Bytes::from_static(b"EWR"));
     let mutation = Mutation { rows: vec![(key, row)], ..Mutation::new(TABLE, partition) };
     let name = MutationName { origin: NodeId(2), incarnation: NEW_YEAR_US as u64 - 1, sequence: 1 };
-    let record = Record::encode(RecordKind::Named(name), KeyspaceId(3), Stamp(NEW_YEAR_US), &mutation).bytes;
+    let record = CheckedRecord::encode(RecordKind::Named(name), KeyspaceId(3), Stamp(NEW_YEAR_US), &mutation);
     let mut ends = Vec::new();
     store.append(std::slice::from_ref(&record), &mut ends).expect("appended");
     store.sync().expect("synced");

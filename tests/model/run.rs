@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::compaction::Unpaced;
 use trefoil::model::{
     ColumnId, CompactionOptions, Durability, Identity, KeyspaceId, LiveColumns, MutationName, NodeId, Scaling, Stamp,
@@ -415,10 +415,10 @@ impl Run {
 }
 
 impl Sent {
-    fn record(&self) -> bytes::Bytes {
+    fn record(&self) -> CheckedRecord {
         let (incarnation, sequence) = self.name;
         let name = MutationName { origin: NODE, incarnation, sequence };
         let mutation = words::mutation(self.table, &self.write);
-        Record::encode(RecordKind::Named(name), KEYSPACE, Stamp(self.write.stamp), &mutation).bytes
+        CheckedRecord::encode(RecordKind::Named(name), KEYSPACE, Stamp(self.write.stamp), &mutation)
     }
 }

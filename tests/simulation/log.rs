@@ -1,8 +1,8 @@
 //! The log thread of a node, as the server's works: everything queued is one group; append, sync if any of its tables wants
 //! that before the acknowledgement, insert, acknowledge. Between append and insert time passes, and power may go.
 
-use bytes::Bytes;
 use trefoil::Error;
+use trefoil::codec::CheckedRecord;
 use trefoil::commitlog::Position;
 use trefoil::coordinator::FailureReason;
 use trefoil::model::Durability;
@@ -16,7 +16,7 @@ const PERIODIC_SYNC_US: u64 = 5_000_000;
 
 /// A write to be logged.
 pub struct Job {
-    pub record: Bytes,
+    pub record: CheckedRecord,
     pub durability: Durability,
     /// Not begun after this.
     pub deadline_us: u64,
@@ -72,7 +72,7 @@ impl Node {
             process.log.is_awake = false;
             return;
         }
-        let records: Vec<Bytes> = jobs.iter().map(|job| job.record.clone()).collect();
+        let records: Vec<&CheckedRecord> = jobs.iter().map(|job| &job.record).collect();
         let mut ends = Vec::new();
         match process.store.append(&records, &mut ends) {
             Ok(()) => {

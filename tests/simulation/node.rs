@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use trefoil::codec::Record;
+use trefoil::codec::CheckedRecord;
 use trefoil::codec::frame::{Framed, put_frame, read_frame};
-use trefoil::codec::mutation::decode_mutation;
 use trefoil::compaction::Unpaced;
 use trefoil::coordinator::{FailureReason, ReplicaMask, bit};
 use trefoil::liveness::Liveness;
@@ -353,7 +352,7 @@ impl Node {
         match message {
             Message::Write { id, placement, timeout_us, record } => {
                 let deadline_us = now_us + timeout_us;
-                let queued = self.check_write(sim, &record, placement).and_then(|durability| {
+                let queued = self.check_write(sim, record, placement).and_then(|(record, durability)| {
                     let ticket = Ticket::Peer { peer: from, id };
                     self.submit(sim, Job { record, durability, deadline_us, ticket })
                 });
@@ -376,18 +375,22 @@ impl Node {
     }
 
     /// The tests at arrival, in their order: every byte, placement, table, clock.
-    fn check_write(&mut self, sim: &mut Sim, record: &Bytes, placement: u64) -> Result<Durability, FailureReason> {
-        let record = Record::decode(record.clone()).map_err(|_| FailureReason::Malformed)?;
-        let parts = decode_mutation(record.mutation.clone()).map_err(|_| FailureReason::Malformed)?;
+    fn check_write(
+        &mut self,
+        sim: &mut Sim,
+        record: Bytes,
+        placement: u64,
+    ) -> Result<(CheckedRecord, Durability), FailureReason> {
+        let (record, _) = CheckedRecord::check(record).map_err(|_| FailureReason::Malformed)?;
         let ring = &sim.shape.ring;
-        if placement != ring.placement(ring.vnode_bits().vnode(parts.key.token())) {
+        if placement != ring.placement(ring.vnode_bits().vnode(record.token())) {
             return Err(FailureReason::Stale);
         }
-        let table = sim.shape.schema.table_of(parts.table).ok_or(FailureReason::Stale)?;
+        let table = sim.shape.schema.table_of(record.table()).ok_or(FailureReason::Stale)?;
         let durability = sim.shape.schema.tables[table].durability;
         let wall_us = self.wall_us(sim);
-        self.running().clock.observe(record.stamp, wall_us).map_err(|_| FailureReason::Clock)?;
-        Ok(durability)
+        self.running().clock.observe(record.stamp(), wall_us).map_err(|_| FailureReason::Clock)?;
+        Ok((record, durability))
     }
 
     /// Reads the own data.

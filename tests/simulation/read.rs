@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{
     Assembler, Consistency, Distance, Extent, Next, PageLimits, PagingState, ReadAction, ReadAnswer, ReadError, ReadOp,
     Start, nearest_first,
@@ -252,11 +252,12 @@ impl Node {
             let table = &sim.shape.schema.tables[session.read.table];
             let durability = table.durability;
             let placement = sim.shape.ring.replicas(&table.keyspace, mutation.key.token()).placement;
-            let record = Record::encode(kind, table.keyspace.id, made_at, &mutation).bytes;
+            let record = CheckedRecord::encode(kind, table.keyspace.id, made_at, &mutation);
             let sent = if node == self.id() {
                 let deadline_us = sim.now_us + TIMEOUT_US;
                 self.submit(sim, Job { record, durability, deadline_us, ticket: Ticket::Own(id) })
             } else {
+                let record = record.bytes().clone();
                 self.send(sim, place_of(node), Message::Write { id, placement, timeout_us: TIMEOUT_US, record })
             };
             if let Err(reason) = sent {

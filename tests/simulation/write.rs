@@ -1,6 +1,6 @@
 //! Writes that a node coordinates.
 
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{Consistency, FailureReason, Requirement, WriteError, WriteOp, indices};
 use trefoil::model::{NodeId, Stamp};
 use trefoil::received::namer::Tick;
@@ -49,18 +49,19 @@ impl Node {
         let name = self.running().namer.name(keyspace.id, replicas.vnode);
         sim.history.stamped(write, stamp);
         sim.note(|| format!("n{} names write {write} {change:?} {name:?} at {}", self.at, stamp.0));
-        let record = Record::encode(RecordKind::Named(name), keyspace.id, stamp, &mutation);
+        let record = CheckedRecord::encode(RecordKind::Named(name), keyspace.id, stamp, &mutation);
         let (targets, nodes, placement) = (op.targets(), replicas.nodes.clone(), replicas.placement);
         let id = self.next_id();
         let under_way = Write { op, nodes: replicas.nodes, call: Some(call), stamp };
         self.running().ops.insert(id, Op::Write(Box::new(under_way)));
         sim.after(TIMEOUT_US, Event::Expire { node: self.at, run: self.run, id });
         for node in indices(targets).map(|replica| nodes[replica].node) {
-            let record = record.bytes.clone();
             let sent = if node == self.id() {
                 let deadline_us = sim.now_us + TIMEOUT_US;
+                let record = record.clone();
                 self.submit(sim, Job { record, durability, deadline_us, ticket: Ticket::Own(id) })
             } else {
+                let record = record.bytes().clone();
                 let message = Message::Write { id, placement, timeout_us: TIMEOUT_US, record };
                 self.send(sim, place_of(node), message)
             };

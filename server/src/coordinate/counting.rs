@@ -18,13 +18,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use prost::Message;
 use tonic::Code;
 use trefoil::codec::entry::{Trust, read_entry};
 use trefoil::codec::varint::Reader;
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{Consistency, FailureReason, Requirement, WriteOp};
 use trefoil::model::{
     Direction, Fragment, Instant, Page, PartitionKey, ReadCommand, Row, Shard, Stamp, TableId, Target,
@@ -68,7 +67,7 @@ pub(super) struct Counting {
     observed: Stamp,
     deadline: Instant,
     /// What the own replica is logging; before that it reads.
-    logging: Option<(Box<Write>, Bytes)>,
+    logging: Option<(Box<Write>, CheckedRecord)>,
 }
 
 impl Counting {
@@ -204,7 +203,7 @@ impl Lane {
             }
             (Some((write, record)), Outcome::Written) => {
                 self.end_turn(&partition);
-                self.send_to_others(write, &record, counting.request.take());
+                self.send_to_others(write, record.bytes(), counting.request.take());
             }
             (logging, outcome) => {
                 self.end_turn(&partition);
@@ -240,7 +239,7 @@ impl Lane {
         &self,
         counting: &Counting,
         page: Page,
-    ) -> Result<(Box<Write>, Bytes, super::naming::Turn<'_>), v1::Error> {
+    ) -> Result<(Box<Write>, CheckedRecord, super::naming::Turn<'_>), v1::Error> {
         let corrupt = |error: trefoil::Error| {
             let text = format!("the counters cannot be read: {error}");
             v1::Error::new(Code::DataLoss, text, v1::Outcome::NotApplied)
@@ -255,7 +254,7 @@ impl Lane {
         let mutation = increment.mutation(owner, timestamp, &static_row, &row);
         let replicas = place.state.ring().replicas(&place.keyspace, increment.key.token());
         let name = turn.name(place.keyspace.id, replicas.vnode);
-        let record = Record::encode(RecordKind::Named(name), place.keyspace.id, stamp, &mutation);
+        let record = CheckedRecord::encode(RecordKind::Named(name), place.keyspace.id, stamp, &mutation);
         let write = Write {
             op,
             nodes: replicas.nodes,
@@ -264,9 +263,9 @@ impl Lane {
             level: *level,
             result: v1::WriteResult { stamp: stamp.0, timestamp_us: timestamp.0, ..Default::default() },
             deadline: *deadline,
-            kept: Kept { keyspace: place.keyspace.id, vnode: replicas.vnode, record: record.bytes.clone() },
+            kept: Kept { keyspace: place.keyspace.id, vnode: replicas.vnode, record: record.bytes().clone() },
         };
-        Ok((Box::new(write), record.bytes, turn))
+        Ok((Box::new(write), record, turn))
     }
 
     /// The next addition to the partition begins, unless its time is over.

@@ -50,7 +50,7 @@ impl Early {
 
 fn bytes(asked: &Asked) -> usize {
     match &asked.work {
-        Work::Write(record) | Work::Hint(record) => record.len(),
+        Work::Write(record, _) | Work::Hint(record, _) => record.bytes().len(),
         Work::Read(_) => 0,
         Work::Forward(handed, _) => handed.bytes(),
     }

@@ -85,9 +85,9 @@ impl Lane {
 
     /// A write that the own replica had refused.
     fn log_own_hint(&self, id: u64, hint: &Hint, placement: u64, deadline: Instant) -> Result<(), FailureReason> {
-        let durability = self.check_own_hint(&hint.record, placement)?;
+        let (record, durability) = self.check_own_hint(hint.record.clone(), placement)?;
         let ticket = Ticket { lane: self.number, id };
-        let job = WriteJob { record: hint.record.clone(), durability, deadline, ticket };
+        let job = WriteJob { record, durability, deadline, ticket };
         self.shared.replica.submit(job).map_err(|(reason, _)| reason)
     }
 

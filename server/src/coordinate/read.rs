@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{
     Assembler, Consistency, Extent, FailureReason, Next, PageLimits, PagingState, ReadAction, ReadAnswer, ReadError,
     ReadGuards, ReadOp, Requirement, Start, nearest_first,
@@ -346,11 +346,11 @@ impl Lane {
         let ring = session.place.state.ring();
         for mutation in mutations {
             let placement = ring.placement(ring.vnode_bits().vnode(mutation.key.token()));
-            let record = Record::encode(kind, session.place.keyspace.id, made_at, &mutation);
+            let record = CheckedRecord::encode(kind, session.place.keyspace.id, made_at, &mutation);
             if node == self.shared.identity.node {
                 let durability = session.place.table.options.durability;
                 let ticket = Ticket { lane: self.number, id };
-                let job = WriteJob { record: record.bytes, durability, deadline, ticket };
+                let job = WriteJob { record, durability, deadline, ticket };
                 if let Err((reason, text)) = self.shared.replica.submit(job) {
                     tracing::debug!(reason = text, "the own replica refused a repair");
                     events.push(Event::Failed(node, reason));
@@ -362,7 +362,7 @@ impl Lane {
                 id,
                 timeout_ms: timeout_ms(deadline),
                 placement,
-                op: Some(v1::peer_operation::Op::Write(record.bytes)),
+                op: Some(v1::peer_operation::Op::Write(record.bytes().clone())),
             };
             let sent = self.link(node).ok_or(FailureReason::Disconnected).and_then(|link| link.send(operation));
             if let Err(reason) = sent {

@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use trefoil::codec::Record;
-use trefoil::codec::mutation::{MutationParts, decode_mutation};
+use trefoil::codec::CheckedRecord;
 use trefoil::coordinator::FailureReason;
 use trefoil::hints::delivery::Outcome as HintOutcome;
-use trefoil::metadata::ClusterState;
-use trefoil::model::{Durability, Instant, NodeId, ReadCommand, Target};
+use trefoil::model::{ColumnId, Durability, Instant, NodeId, ReadCommand, Target};
 use trefoil_proto::convert::peer as convert;
 use trefoil_proto::v1;
 use trefoil_proto::v1::peer_operation::Op as Operation;
@@ -43,10 +41,10 @@ pub(super) struct Asked {
 
 /// What is to be done.
 pub(super) enum Work {
-    /// A record to be logged.
-    Write(Bytes),
+    /// A record to be logged, and the greatest column of which it says anything.
+    Write(CheckedRecord, Option<ColumnId>),
     /// The same, of a write that this node had missed: it waits for nothing, since it comes again.
-    Hint(Bytes),
+    Hint(CheckedRecord, Option<ColumnId>),
     /// A read of the own data.
     Read(Arc<ReadCommand>),
     /// A request for one partition to be coordinated.
@@ -106,8 +104,10 @@ impl Lane {
     /// Begins what a peer asked, or puts it aside until this node knows the table and its columns.
     pub(super) fn try_serve(self: &Arc<Self>, asked: Asked) {
         let checked = match &asked.work {
-            Work::Write(record) => self.check_write(record, asked.placement),
-            Work::Hint(record) => self.check_room_for_hints().and_then(|()| self.check_write(record, asked.placement)),
+            Work::Write(record, last) => self.check_write(record, *last, asked.placement),
+            Work::Hint(record, last) => {
+                self.check_room_for_hints().and_then(|()| self.check_write(record, *last, asked.placement))
+            }
             // Reads wait for no fsync: any mode does.
             Work::Read(command) => self.check_read(command, asked.placement).map(|()| Durability::Commit),
             Work::Forward(handed, _) => self.check_forward(handed, asked.peer).map(|()| Durability::Commit),
@@ -115,7 +115,7 @@ impl Lane {
         match checked {
             Ok(durability) => self.begin_served(asked, durability),
             Err(Obstacle::Refused(reply)) => refuse(asked.peer, &asked.served, reply),
-            Err(Obstacle::Early) if matches!(asked.work, Work::Hint(_)) => {
+            Err(Obstacle::Early) if matches!(asked.work, Work::Hint(..)) => {
                 refuse(asked.peer, &asked.served, self.stale(0));
             }
             Err(Obstacle::Early) => {
@@ -149,7 +149,7 @@ impl Lane {
         let id = self.ops.lock().insert(Op::Served(served));
         let ticket = Ticket { lane: self.number, id };
         let done = match work {
-            Work::Write(record) | Work::Hint(record) => {
+            Work::Write(record, _) | Work::Hint(record, _) => {
                 self.shared.replica.submit(WriteJob { record, durability, deadline, ticket }).err().map(Err)
             }
             Work::Read(command) => self.shared.replica.read(&command, deadline, ticket),
@@ -172,48 +172,46 @@ impl Lane {
         Err(Obstacle::Refused(failed(FailureReason::Overloaded, text)))
     }
 
-    /// The mode of the table of a hint for this node itself.
-    pub(super) fn check_own_hint(&self, record: &Bytes, placement: u64) -> Result<Durability, FailureReason> {
-        self.check_write(record, placement).map_err(|obstacle| match obstacle {
+    /// A hint for this node itself, checked, and the mode of its table.
+    pub(super) fn check_own_hint(
+        &self,
+        record: Bytes,
+        placement: u64,
+    ) -> Result<(CheckedRecord, Durability), FailureReason> {
+        let (record, last) = CheckedRecord::check(record).map_err(|_| FailureReason::Malformed)?;
+        let durability = self.check_write(&record, last, placement).map_err(|obstacle| match obstacle {
             Obstacle::Refused(Reply::Failure(failure)) => failure::reason_of(&failure),
             Obstacle::Refused(_) | Obstacle::Early => FailureReason::Stale,
-        })
+        })?;
+        Ok((record, durability))
     }
 
-    fn check_write(&self, record: &Bytes, placement: u64) -> Result<Durability, Obstacle> {
-        // Every byte is looked at before it is logged: what cannot be decoded must not get into the log.
-        let checked = Record::decode(record.clone()).and_then(|record| {
-            let parts = decode_mutation(record.mutation.clone())?;
-            Ok((record, parts))
-        });
-        let (record, parts) =
-            checked.map_err(|error| Obstacle::Refused(failed(FailureReason::Malformed, error.to_string())))?;
+    fn check_write(
+        &self,
+        record: &CheckedRecord,
+        last_column: Option<ColumnId>,
+        placement: u64,
+    ) -> Result<Durability, Obstacle> {
         let state = self.shared.cluster.load();
-        let own = state.ring().placement(state.ring().vnode_bits().vnode(parts.key.token()));
+        let own = state.ring().placement(state.ring().vnode_bits().vnode(record.token()));
         if placement != own {
             return Err(Obstacle::Refused(self.stale(own)));
         }
-        let durability = match state.table(parts.table) {
+        let knows = |column| state.next_column(record.table()).is_some_and(|next| column < next);
+        let durability = match state.table(record.table()) {
             // A column from the next number on is one that this node has yet to hear of. What is written to a dropped one
             // is logged with the rest, so that the name is received, and has no effect.
-            Some(table) if self.knows_columns(&state, &parts)? => table.options.durability,
+            Some(table) if last_column.is_none_or(knows) => table.options.durability,
             Some(_) => return Err(Obstacle::Early),
             // A mutation of a dropped table is received without effect.
-            None if state.is_dropped(parts.table) => Durability::Commit,
+            None if state.is_dropped(record.table()) => Durability::Commit,
             None => return Err(Obstacle::Early),
         };
-        if let Err(ahead) = self.shared.naming.observe(record.stamp) {
+        if let Err(ahead) = self.shared.naming.observe(record.stamp()) {
             let text = format!("the stamp lies {} ms ahead of this node's clock", ahead.0 / 1_000);
             return Err(Obstacle::Refused(failed(FailureReason::Clock, text)));
         }
         Ok(durability)
-    }
-
-    fn knows_columns(&self, state: &ClusterState, parts: &MutationParts) -> Result<bool, Obstacle> {
-        let last = parts
-            .last_column()
-            .map_err(|error| Obstacle::Refused(failed(FailureReason::Malformed, error.to_string())))?;
-        Ok(last.is_none_or(|last| state.next_column(parts.table).is_some_and(|next| last < next)))
     }
 
     fn check_read(&self, command: &ReadCommand, placement: u64) -> Result<(), Obstacle> {
@@ -334,8 +332,9 @@ impl Lane {
 
 fn work(operation: Option<Operation>) -> Result<Work, Reply> {
     match operation {
-        Some(Operation::Write(record)) => Ok(Work::Write(record)),
-        Some(Operation::Hint(record)) => Ok(Work::Hint(record)),
+        // Every byte is looked at before it is logged: what cannot be decoded must not get into the log.
+        Some(Operation::Write(record)) => checked(record).map(|(record, last)| Work::Write(record, last)),
+        Some(Operation::Hint(record)) => checked(record).map(|(record, last)| Work::Hint(record, last)),
         Some(Operation::Read(read)) => match convert::read_command(read) {
             Ok(command) => Ok(Work::Read(Arc::new(command))),
             Err(error) => Err(failed(FailureReason::Malformed, error.to_string())),
@@ -351,6 +350,10 @@ fn work(operation: Option<Operation>) -> Result<Work, Reply> {
         },
         None => Err(failed(FailureReason::Malformed, "the operation is empty or of a later protocol")),
     }
+}
+
+fn checked(record: Bytes) -> Result<(CheckedRecord, Option<ColumnId>), Reply> {
+    CheckedRecord::check(record).map_err(|error| failed(FailureReason::Malformed, error.to_string()))
 }
 
 fn refuse(peer: NodeId, served: &Served, reply: Reply) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{FailureReason, Requirement, WriteError, WriteOp, indices};
 use trefoil::model::{Instant, KeyspaceId, NodeId, PartitionKey, Stamp, TableId, Timestamp, Vnode};
 use trefoil::ring::{Replica as RingReplica, Replicas};
@@ -80,7 +80,7 @@ impl Write {
 /// A mutation that has its name, with the turn that gave it.
 struct Named<'a> {
     write: Box<Write>,
-    record: Record,
+    record: CheckedRecord,
     turn: Turn<'a>,
 }
 
@@ -200,8 +200,8 @@ impl Lane {
             warnings.map_err(|invalid| v1::Error::invalid(invalid.table(&place.keyspace.name, &place.table.name)))?;
         let (stamp, timestamp) = (turn.stamp, context.timestamp());
         let name = turn.name(place.keyspace.id, replicas.vnode);
-        let record = Record::encode(RecordKind::Named(name), place.keyspace.id, stamp, &mutation);
-        let (size, size_max) = (record.bytes.len(), self.shared.limits.mutation_bytes_max);
+        let record = CheckedRecord::encode(RecordKind::Named(name), place.keyspace.id, stamp, &mutation);
+        let (size, size_max) = (record.bytes().len(), self.shared.limits.mutation_bytes_max);
         if size > size_max {
             // The name stays void: no replica will ever report it.
             let reason =
@@ -217,7 +217,7 @@ impl Lane {
             level,
             result: v1::WriteResult { stamp: stamp.0, timestamp_us: timestamp.0, warnings },
             deadline: request.deadline,
-            kept: Kept { keyspace: place.keyspace.id, vnode: replicas.vnode, record: record.bytes.clone() },
+            kept: Kept { keyspace: place.keyspace.id, vnode: replicas.vnode, record: record.bytes().clone() },
         };
         Ok(Named { write: Box::new(write), record, turn })
     }
@@ -235,14 +235,14 @@ impl Lane {
             if node == self.shared.identity.node {
                 let ticket = Ticket { lane: self.number, id };
                 let durability = place.table.options.durability;
-                let job = WriteJob { record: record.bytes.clone(), durability, deadline, ticket };
+                let job = WriteJob { record: record.clone(), durability, deadline, ticket };
                 if let Err((reason, text)) = self.shared.replica.submit(job) {
                     tracing::debug!(reason = text, "the own replica refused a write");
                     self.write_failed(id, node, reason);
                 }
                 continue;
             }
-            self.send_record(id, node, (placement, timeout_ms), record.bytes.clone());
+            self.send_record(id, node, (placement, timeout_ms), record.bytes().clone());
         }
         // Until here nothing later may be named: whoever sees this stamp passed finds the mutation in a queue.
         drop(turn);

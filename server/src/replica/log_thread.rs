@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
 use trefoil::Error;
@@ -65,7 +64,7 @@ impl LogQueue {
         if state.bytes >= QUEUE_BYTES_MAX {
             return Err((FailureReason::Overloaded, format!("{} records wait for the log", state.jobs.len())));
         }
-        state.bytes += job.record.len();
+        state.bytes += job.record.bytes().len();
         state.jobs.push(job);
         self.len.store(state.jobs.len(), Ordering::Relaxed);
         if state.jobs.len() == 1 {
@@ -123,15 +122,8 @@ pub(super) fn start(
     flushing: Arc<Background>,
     lanes: Vec<Completions>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let mut log = LogThread {
-        store,
-        flushing,
-        outbox: Outbox::new(lanes),
-        records: Vec::new(),
-        ends: Vec::new(),
-        unsynced_since: None,
-        full: None,
-    };
+    let mut log =
+        LogThread { store, flushing, outbox: Outbox::new(lanes), ends: Vec::new(), unsynced_since: None, full: None };
     std::thread::Builder::new().name("log".to_owned()).spawn(move || log.run(&queue))
 }
 
@@ -139,8 +131,7 @@ struct LogThread {
     store: Arc<Store>,
     flushing: Arc<Background>,
     outbox: Outbox,
-    /// Those of the present group, and where they end in the log.
-    records: Vec<Bytes>,
+    /// Where the records of the present group end in the log.
     ends: Vec<Position>,
     /// When the oldest record was written that no fsync covers yet.
     unsynced_since: Option<Instant>,
@@ -202,13 +193,10 @@ impl LogThread {
                 return Err(error.clone());
             }
             self.ends.clear();
-            self.records.extend(jobs.iter().map(|job| job.record.clone()));
             let appended = match jobs.is_empty() {
                 true => Ok(()),
-                false => self.store.append(&self.records, &mut self.ends),
+                false => self.store.append(&jobs[..], &mut self.ends),
             };
-            self.records.clear();
-            self.records.shrink_to(KEPT_RECORDS_MAX);
             self.full = appended.as_ref().err().filter(|error| error.is_disk_full()).map(full_for_a_while);
             if !matches!(appended, Err(Error::Busy { .. })) {
                 return appended;

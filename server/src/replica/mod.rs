@@ -20,9 +20,9 @@ mod readers;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use trefoil::codec::CheckedRecord;
 use trefoil::coordinator::FailureReason;
 use trefoil::model::{Durability, Instant, Page, ReadCommand, ReadCost, TableId};
 use trefoil::store::{Access, Store};
@@ -70,13 +70,19 @@ pub enum Outcome {
 /// A write to be logged.
 pub struct WriteJob {
     /// The record, as it is logged.
-    pub record: Bytes,
+    pub record: CheckedRecord,
     /// The mode of its table.
     pub durability: Durability,
     /// Not begun after this.
     pub deadline: Instant,
     /// Whom to tell.
     pub ticket: Ticket,
+}
+
+impl AsRef<CheckedRecord> for WriteJob {
+    fn as_ref(&self) -> &CheckedRecord {
+        &self.record
+    }
 }
 
 /// Why the replica does not do something, as a coordinator is told, and for people.
@@ -134,7 +140,7 @@ impl Replica {
 
     /// Queues a write; its [`Completion`] comes to the ticket's lane, unless it is refused at once. Never blocks.
     pub fn submit(&self, job: WriteJob) -> Result<(), Refusal> {
-        let size = job.record.len();
+        let size = job.record.bytes().len();
         if size > RECORD_BYTES_MAX {
             let text = format!("the record takes {size} bytes, at most {RECORD_BYTES_MAX} are possible");
             return Err((FailureReason::Malformed, text));

@@ -195,6 +195,32 @@ impl<'a> RowView<'a> {
         RowView::new(bytes)?.parts.try_for_each(|part| part.map(drop))
     }
 
+    /// Whether this row is what both together make, as far as that shows at a glance: everything in the other one is in
+    /// this one too, and later here. Complex columns, counters and deletions of the other do not show so.
+    pub fn prevails_over(self, other: RowView<'_>) -> Result<bool> {
+        let is_later = |ours: Liveness, theirs: Liveness| ours.timestamp > theirs.timestamp;
+        let marker = other.marker.is_none_or(|theirs| self.marker.is_some_and(|ours| is_later(ours, theirs)));
+        if !marker || other.deletion.is_some() || self.newest <= other.newest {
+            return Ok(false);
+        }
+        let mut ours = self.parts;
+        for theirs in other.parts {
+            let Part::Cell(theirs) = theirs? else { return Ok(false) };
+            let ours = loop {
+                match ours.next().transpose()? {
+                    Some(Part::Cell(ours)) if ours.column < theirs.column => {}
+                    Some(Part::Cell(ours)) if ours.column == theirs.column => break ours,
+                    _ => return Ok(false),
+                }
+            };
+            let counts = |cell: &CellView<'_>| matches!(cell.kind, KindView::Counter(_));
+            if ours.timestamp <= theirs.timestamp || counts(&ours) || counts(&theirs) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Whether an enclosing deletion covers anything in the row.
     pub fn is_touched_by(self, deletion: Deletion) -> Result<bool> {
         if let Some(own) = self.deletion {

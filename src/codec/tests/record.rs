@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::arbitrary::mutation;
 use crate::codec::mutation::{decode_mutation, encode_mutation};
-use crate::codec::{Record, RecordKind};
+use crate::codec::{CheckedRecord, Record, RecordKind};
 use crate::model::{KeyspaceId, MutationName, NodeId, Stamp};
 
 fn kind() -> impl Strategy<Value = RecordKind> {
@@ -46,6 +46,25 @@ proptest! {
         encode_mutation(&mutation, &mut encoded);
         prop_assert_eq!(&record.mutation, &encoded);
         prop_assert!(decode_mutation(record.mutation).is_ok());
+    }
+
+    #[test]
+    fn a_record_is_the_same_whoever_checks_it(
+        kind in kind(), keyspace in any::<u32>(), stamp in any::<i64>(), mutation in mutation(),
+    ) {
+        let encoded = CheckedRecord::encode(kind, KeyspaceId(keyspace), Stamp(stamp), &mutation);
+        let (checked, last_column) = CheckedRecord::check(encoded.bytes().clone()).unwrap();
+        prop_assert_eq!(&CheckedRecord::trusted(encoded.bytes().clone()).unwrap(), &encoded);
+        prop_assert_eq!(&checked, &encoded);
+        prop_assert_eq!((encoded.table(), encoded.token()), (mutation.table, mutation.key.token()));
+        let rows = mutation.static_row.iter().chain(mutation.rows.iter().map(|(_, row)| row));
+        let columns = rows.flat_map(|row| {
+            row.cells.iter().map(|(column, _)| *column).chain(row.complex.iter().map(|(column, _)| *column))
+        });
+        prop_assert_eq!(last_column, columns.max());
+        let view = checked.mutation().unwrap();
+        prop_assert_eq!((view.key, view.deletion), (&mutation.key.bytes()[..], mutation.deletion));
+        prop_assert_eq!(view.ranges().unwrap(), mutation.ranges);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::arbitrary::{deletion, row};
 use super::refuses_damage;
 use crate::Error;
 use crate::codec::EncodedRow;
+use crate::codec::row::{Merged, merged};
 use crate::model::reconcile::{merge_rows, shadow_row};
 use crate::model::{Cell, CellKind, ColumnId, Deletion, Liveness, LivenessKind, Reconcile, Row, Timestamp};
 
@@ -26,6 +27,40 @@ fn live(column: u32, timestamp: i64, value: &'static [u8]) -> (ColumnId, Cell) {
 
 fn cells(cells: Vec<(ColumnId, Cell)>) -> Row {
     Row { cells, ..Row::default() }
+}
+
+/// A row of three columns, whose timestamps are few.
+fn small_row() -> impl Strategy<Value = Row> {
+    let timestamp = (1..4i64).prop_map(Timestamp);
+    let kind = prop_oneof![
+        4 => Just(CellKind::Live(Bytes::from_static(b"v"))),
+        1 => Just(CellKind::Tombstone { ldt_s: 1 }),
+        1 => Just(CellKind::Expiring { value: Bytes::new(), ttl_s: 1, expiry_s: 9 }),
+    ];
+    let cell = (timestamp.clone(), kind).prop_map(|(timestamp, kind)| Cell { timestamp, kind });
+    let cells = vec(prop_oneof![4 => cell.prop_map(Some), 1 => Just(None)], 3..=3);
+    let marker = timestamp.prop_map(|timestamp| Liveness { timestamp, kind: LivenessKind::Live });
+    let deletion = prop_oneof![4 => Just(None), 1 => Just(Some(Deletion { timestamp: Timestamp(0), ldt_s: 1 }))];
+    (cells, prop_oneof![3 => marker.prop_map(Some), 1 => Just(None)], deletion)
+        .prop_map(|(cells, marker, deletion)| {
+            let cells = (0..).map(ColumnId).zip(cells).filter_map(|(column, cell)| Some((column, cell?)));
+            Row { cells: cells.collect(), marker, deletion, ..Row::default() }
+        })
+        .prop_filter("a row that is not empty", |row| !row.is_empty())
+}
+
+/// What is written over in whole is not unpacked.
+#[test]
+fn a_row_that_is_written_over_goes() {
+    let encoded = |columns: &[u32], timestamp| {
+        EncodedRow::encode(&cells(columns.iter().map(|column| live(*column, timestamp, b"v")).collect()))
+    };
+    let merge = |held: &EncodedRow, other: &EncodedRow| merged(held.bytes(), other.bytes()).unwrap();
+    assert_eq!(merge(&encoded(&[1, 2], 1), &encoded(&[1, 2], 2)), Merged::Other);
+    assert_eq!(merge(&encoded(&[2], 1), &encoded(&[1, 2, 3], 2)), Merged::Other);
+    assert_eq!(merge(&encoded(&[1, 2], 3), &encoded(&[1, 2], 2)), Merged::Held);
+    assert!(matches!(merge(&encoded(&[1, 2], 3), &encoded(&[3], 2)), Merged::Both(_)));
+    assert!(matches!(merge(&encoded(&[1], 3), &encoded(&[1], 4)), Merged::Other));
 }
 
 fn refusal(hex: &[u8]) -> String {
@@ -69,6 +104,20 @@ proptest! {
         let newest = cells.chain(of_columns).chain(marker).chain(deletion).max();
         prop_assert_eq!(Some(encoded.newest_timestamp().unwrap()), newest);
         prop_assert_eq!(row.newest_timestamp(), newest);
+    }
+
+    /// Rows that are often written over one another in whole, and more often not quite.
+    #[test]
+    fn one_row_prevails_only_if_it_is_both(a in small_row(), b in small_row()) {
+        let (first, second) = (EncodedRow::encode(&a), EncodedRow::encode(&b));
+        let both = EncodedRow::encode(&merge_rows(a, b));
+        for (held, other) in [(&first, &second), (&second, &first)] {
+            match merged(held.bytes(), other.bytes()).unwrap() {
+                Merged::Held => prop_assert_eq!(held, &both),
+                Merged::Other => prop_assert_eq!(other, &both),
+                Merged::Both(found) => prop_assert_eq!(&found, &both),
+            }
+        }
     }
 
     #[test]

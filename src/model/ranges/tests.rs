@@ -6,8 +6,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::Timestamp;
 use crate::model::reconcile::tests::any_deletion;
+use crate::model::{ClusteringKey, Timestamp};
 
 /// Rows 0..ROWS of one tinyint clustering column.
 pub(crate) const ROWS: u8 = 10;
@@ -92,7 +92,7 @@ proptest! {
     fn every_place_has_the_strongest_deletion(added in any_ranges(), start in any_bound(), end in any_bound()) {
         let ranges = of(&added);
         let expected: Vec<_> = (0..ROWS).map(|row| naive(&added, row)).collect();
-        let found: Vec<_> = (0..ROWS).map(|row| ranges.in_force_at(&key(row))).collect();
+        let found: Vec<_> = (0..ROWS).map(|row| ranges.in_force_at(key(row).bytes())).collect();
         prop_assert_eq!(&found, &expected);
 
         let clip = slice(start, end);

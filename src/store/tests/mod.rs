@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{Access, Store, StoreOptions, TableSpec};
 use crate::codec::entry::{Trust, read_entry};
 use crate::codec::varint::Reader;
-use crate::codec::{Record, RecordKind};
+use crate::codec::{CheckedRecord, RecordKind};
 use crate::commitlog::Position;
 use crate::compaction::Unpaced;
 use crate::model::naive::{CLUSTERING, TABLE};
@@ -110,13 +110,13 @@ impl Node {
         Node { sequence, ..Node::opened(vfs, tables, identity) }
     }
 
-    fn record(&mut self, mutation: &Mutation) -> Bytes {
+    fn record(&mut self, mutation: &Mutation) -> CheckedRecord {
         self.sequence += 1;
         let name = MutationName { origin: NodeId(5), incarnation: 1, sequence: self.sequence };
-        Record::encode(RecordKind::Named(name), KEYSPACE, Stamp(self.sequence as i64), mutation).bytes
+        CheckedRecord::encode(RecordKind::Named(name), KEYSPACE, Stamp(self.sequence as i64), mutation)
     }
 
-    fn append(&mut self, mutation: &Mutation) -> (Bytes, Position) {
+    fn append(&mut self, mutation: &Mutation) -> (CheckedRecord, Position) {
         let record = self.record(mutation);
         let mut ends = Vec::new();
         self.store.append(std::slice::from_ref(&record), &mut ends).unwrap();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use trefoil::Result;
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::model::{
     Cell, CellKind, ClusteringKey, ColumnId, KeyspaceId, Liveness, LivenessKind, Mutation, NodeId, Order, PartitionKey,
     Row, Stamp, TableId, Timestamp, Type, VnodeBits,
@@ -86,17 +86,17 @@ impl Names {
     }
 
     /// The record that is logged for a mutation.
-    pub fn record(&mut self, mutation: &Mutation) -> Record {
+    pub fn record(&mut self, mutation: &Mutation) -> CheckedRecord {
         self.stamp += 1;
         let name = self.namer.name(KEYSPACE, VnodeBits::DEFAULT.vnode(mutation.key.token()));
-        Record::encode(RecordKind::Named(name), KEYSPACE, Stamp(self.stamp), mutation)
+        CheckedRecord::encode(RecordKind::Named(name), KEYSPACE, Stamp(self.stamp), mutation)
     }
 }
 
 /// Records of the rows `0..count` in random order.
-pub fn records(count: u64) -> Result<Vec<Bytes>> {
+pub fn records(count: u64) -> Result<Vec<CheckedRecord>> {
     let mut names = Names::behind(Stamp(0))?;
-    shuffled(count).into_iter().map(|row| Ok(names.record(&mutation(row)?).bytes)).collect()
+    shuffled(count).into_iter().map(|row| Ok(names.record(&mutation(row)?))).collect()
 }
 
 /// The numbers `0..count` in random order.

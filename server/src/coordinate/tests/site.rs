@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::Status;
 use tonic::transport::Server;
-use trefoil::codec::{Record, RecordKind};
+use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::metadata::{Birth, ClusterState, Entry, Epoch, Member, apply, birth};
 use trefoil::model::{
     ColumnDefinition, ColumnKind, CreateKeyspace, CreateTable, Direction, Identity, NodeId, ReadCommand, Slice, Stamp,
@@ -170,7 +170,7 @@ impl Site {
         let context = convert::mutation::WriteContext { table, stamp, default_timestamp, request_id: b"" };
         let mutation = convert::mutation::mutation(&context, key.clone(), mutation("all", row, value).changes).unwrap();
         let kind = RecordKind::Nameless { composer: NodeId(2), known_through: Stamp(0) };
-        let record = Record::encode(kind, table.keyspace, stamp, &mutation).bytes;
+        let record = CheckedRecord::encode(kind, table.keyspace, stamp, &mutation);
         let store = store(&state);
         let mut ends = Vec::new();
         store.append(std::slice::from_ref(&record), &mut ends).unwrap();

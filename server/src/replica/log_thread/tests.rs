@@ -2,12 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use trefoil::codec::{CheckedRecord, RecordKind};
+use trefoil::model::{KeyspaceId, Mutation, NodeId, PartitionKey, Stamp, TableId};
+
 use super::super::Ticket;
 use super::*;
 
 fn job(bytes: usize) -> WriteJob {
     let ticket = Ticket { lane: 0, id: 1 };
-    let record = Bytes::from(vec![0; bytes]);
+    let key = PartitionKey::from_bytes(vec![0; bytes].into());
+    let mutation = Mutation::new(TableId(uuid::Uuid::from_u128(1)), key);
+    let kind = RecordKind::Nameless { composer: NodeId(1), known_through: Stamp(0) };
+    let record = CheckedRecord::encode(kind, KeyspaceId(1), Stamp(1), &mutation);
     WriteJob { record, durability: Durability::Commit, deadline: clock::now(), ticket }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use trefoil::codec::CheckedRecord;
 use trefoil::commitlog::{CommitLog, LogOptions, Position};
 use trefoil::model::{Identity, NodeId, VnodeBits};
 use trefoil::vfs::disk::DiskVfs;
@@ -35,7 +35,7 @@ pub fn open(directory: &Path) -> Result<CommitLog> {
 }
 
 /// Appends all records in groups; how many.
-pub fn append(log: &mut CommitLog, records: &[Bytes], group: usize, durable: Durable) -> Result<u64> {
+pub fn append(log: &mut CommitLog, records: &[CheckedRecord], group: usize, durable: Durable) -> Result<u64> {
     let mut ends = Vec::new();
     for group in records.chunks(group) {
         ends.clear();

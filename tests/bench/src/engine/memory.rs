@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use trefoil::codec::mutation::MutationParts;
+use trefoil::codec::CheckedRecord;
 use trefoil::memtable::Memtable;
 use trefoil::model::{ClusteringKey, Direction, Fragment, PartitionKey, Slice};
 
 use crate::Result;
 
 /// Inserts all mutations; how many.
-pub fn insert(memtable: &Memtable, mutations: &[MutationParts]) -> Result<u64> {
-    for mutation in mutations {
-        memtable.insert(mutation)?;
+pub fn insert(memtable: &Memtable, records: &[CheckedRecord]) -> Result<u64> {
+    for record in records {
+        memtable.insert(record.token(), &record.mutation()?)?;
     }
-    Ok(mutations.len() as u64)
+    Ok(records.len() as u64)
 }
 
 /// Reads one row for each key; how many were found.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use trefoil::codec::CheckedRecord;
 use trefoil::compaction::Unpaced;
 use trefoil::model::{ColumnId, CompactionOptions, Direction, Durability, Order, ReadCommand, Slice, Target, Type};
 use trefoil::store::{Access, Store, StoreOptions, TableSpec};
@@ -50,7 +50,7 @@ pub fn open_with(directory: &Path, memtable_budget_bytes: u64, cache_bytes: u64)
 }
 
 /// Writes all records without syncing each group, flushing and compacting when the store asks for it; how many.
-pub fn load(store: &Store, records: &[Bytes]) -> Result<u64> {
+pub fn load(store: &Store, records: &[CheckedRecord]) -> Result<u64> {
     let mut ends = Vec::new();
     for group in records.chunks(GROUP) {
         ends.clear();

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use trefoil::codec::CheckedRecord;
 use trefoil::model::Stamp;
 
 use super::process;
@@ -40,7 +41,7 @@ pub fn run(bytes: u64, directory: &Path) -> Result<()> {
     let mut names = data::Names::behind(Stamp(0))?;
     let rows = bytes / VALUE_BYTES as u64;
     for begin in (0..rows).step_by(PREPARED as usize) {
-        let records: Vec<Bytes> =
+        let records: Vec<CheckedRecord> =
             (begin..rows.min(begin + PREPARED)).map(|row| record(&mut names, row)).collect::<Result<_>>()?;
         engine::store::load(&store, &records)?;
     }
@@ -63,8 +64,8 @@ pub fn run(bytes: u64, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn record(names: &mut data::Names, number: u64) -> Result<Bytes> {
+fn record(names: &mut data::Names, number: u64) -> Result<CheckedRecord> {
     let words = (0..VALUE_BYTES.div_ceil(8) as u64).flat_map(|word| mixed(number ^ (word << 48)).to_le_bytes());
     let value: Bytes = words.take(VALUE_BYTES).collect();
-    Ok(names.record(&data::mutation_of(number, number, value)?).bytes)
+    Ok(names.record(&data::mutation_of(number, number, value)?))
 }

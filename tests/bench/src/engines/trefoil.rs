@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::Duration;
 
-use bytes::Bytes;
+use trefoil::codec::CheckedRecord;
 use trefoil::codec::entry::{Entries, Trust};
 use trefoil::codec::row::view::{CellView, KindView};
 use trefoil::compaction::Unpaced;
@@ -25,7 +25,7 @@ pub struct Trefoil {
     flushing: Worker,
     compacting: Worker,
     names: data::Names,
-    records: Vec<Bytes>,
+    records: Vec<CheckedRecord>,
     commands: Vec<ReadCommand>,
     ends: Vec<trefoil::commitlog::Position>,
 }
@@ -78,7 +78,7 @@ impl Engine for Trefoil {
     fn prepare_rows(&mut self, rows: &[Row]) -> Result<()> {
         self.records.clear();
         for row in rows {
-            self.records.push(self.names.record(&row.mutation()?).bytes);
+            self.records.push(self.names.record(&row.mutation()?));
         }
         Ok(())
     }

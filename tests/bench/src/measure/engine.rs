@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use trefoil::codec::Record;
-use trefoil::codec::mutation::{MutationParts, decode_checked_mutation};
+use trefoil::codec::mutation::{MutationParts, decode_mutation};
+use trefoil::codec::{CheckedRecord, Record};
 use trefoil::compaction::Unpaced;
 use trefoil::memtable::Memtable;
 use trefoil::model::Slice;
@@ -27,7 +26,7 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<()> {
     store_alone(plan, &records, report)
 }
 
-fn log_beside_plain(plan: &Plan, records: &[Bytes], report: &mut Report) -> Result<()> {
+fn log_beside_plain(plan: &Plan, records: &[CheckedRecord], report: &mut Report) -> Result<()> {
     let ways = GROUPS.into_iter().flat_map(|group| [(group, Durable::Written), (group, Durable::Synced)]);
     let ways: Vec<(usize, Durable)> = ways.collect();
     let mut plain = vec![Series::default(); ways.len()];
@@ -45,7 +44,7 @@ fn log_beside_plain(plan: &Plan, records: &[Bytes], report: &mut Report) -> Resu
             ours[at].0.push(Sample::of_this_thread(|| log::append(&mut log, records, *group, *durable))?);
         }
     }
-    let bytes = records.iter().map(Bytes::len).sum::<usize>() / records.len().max(1);
+    let bytes = records.iter().map(|record| record.bytes().len()).sum::<usize>() / records.len().max(1);
     for (at, (group, durable)) in ways.iter().enumerate() {
         let how = if *durable == Durable::Synced { ", each group synced" } else { "" };
         let table = report.table(&format!("Log: records of {bytes} bytes with checksums"));
@@ -56,8 +55,8 @@ fn log_beside_plain(plan: &Plan, records: &[Bytes], report: &mut Report) -> Resu
     Ok(())
 }
 
-fn memtable_beside_plain(plan: &Plan, records: &[Bytes], report: &mut Report) -> Result<()> {
-    let mutations: Vec<MutationParts> = records.iter().map(|record| decoded(record)).collect::<Result<_>>()?;
+fn memtable_beside_plain(plan: &Plan, records: &[CheckedRecord], report: &mut Report) -> Result<()> {
+    let mutations: Vec<MutationParts> = records.iter().map(decoded).collect::<Result<_>>()?;
     let row_key = |mutation: &MutationParts| (mutation.key.clone(), mutation.rows[0].0.clone());
     // Read in another order than written.
     let mut keys: Vec<_> = mutations.iter().map(row_key).collect();
@@ -79,7 +78,7 @@ fn memtable_beside_plain(plan: &Plan, records: &[Bytes], report: &mut Report) ->
         })?);
         drop(plain);
         let memtable = Arc::new(Memtable::new());
-        insert.0.push(Sample::of_this_thread(|| memory::insert(&memtable, &mutations))?);
+        insert.0.push(Sample::of_this_thread(|| memory::insert(&memtable, records))?);
         get.0.push(Sample::of_this_thread(|| memory::get(&memtable, &keys))?);
     }
     let per_partition = data::ROWS_PER_PARTITION;
@@ -97,11 +96,11 @@ fn memtable_beside_plain(plan: &Plan, records: &[Bytes], report: &mut Report) ->
     Ok(())
 }
 
-fn decoded(record: &Bytes) -> Result<MutationParts> {
-    Ok(decode_checked_mutation(Record::decode(record.clone())?.mutation)?)
+fn decoded(record: &CheckedRecord) -> Result<MutationParts> {
+    Ok(decode_mutation(Record::decode(record.bytes().clone())?.mutation)?)
 }
 
-fn store_alone(plan: &Plan, records: &[Bytes], report: &mut Report) -> Result<()> {
+fn store_alone(plan: &Plan, records: &[CheckedRecord], report: &mut Report) -> Result<()> {
     let rows = || data::shuffled(plan.rows).into_iter();
     let gets: Vec<_> =
         rows().map(|row| store::command(row, Slice::one(&data::clustering(row)?), 1)).collect::<Result<_>>()?;
@@ -122,7 +121,7 @@ fn store_alone(plan: &Plan, records: &[Bytes], report: &mut Report) -> Result<()
         scan.0.push(Sample::of_this_thread(|| store::read(&opened, &scans))?);
         drop(opened);
         // Flushes at half of this, again and again while the rows go in.
-        let budget = records.iter().map(Bytes::len).sum::<usize>() as u64 / 4;
+        let budget = records.iter().map(|record| record.bytes().len()).sum::<usize>() as u64 / 4;
         let opened = store::open(&directory.path().join("many"), budget)?;
         load.0.push(Sample::of_this_thread(|| {
             let rows = store::load(&opened, records)?;
