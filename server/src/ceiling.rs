@@ -31,7 +31,9 @@ pub async fn keep_raised(file: Arc<CeilingFile>, shared: Arc<Shared>) {
     let mut ticks = tokio::time::interval(LOOK);
     loop {
         ticks.tick().await;
-        let Some(ceiling) = naming.ceiling_wanted() else { continue };
+        // A clock that is off must not be promised to the next run.
+        let wanted = naming.ceiling_wanted().filter(|_| shared.peers.own_clock_off().is_none());
+        let Some(ceiling) = wanted else { continue };
         let file = file.clone();
         let written = tokio::task::spawn_blocking(move || file.write(ceiling)).await;
         match written.map_err(|error| error.to_string()).and_then(|written| written.map_err(|error| error.to_string()))

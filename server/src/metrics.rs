@@ -13,6 +13,7 @@ use metrics::{
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use parking_lot::Mutex;
 use tonic::Code;
+use trefoil::liveness::State;
 use trefoil::metadata::ClusterState;
 use trefoil::model::ReadCost;
 use trefoil::ring::NodeState;
@@ -26,6 +27,9 @@ use crate::service::compaction::table_name;
 const REQUESTS: &str = "trefoil_requests_total";
 const REQUEST_SECONDS: &str = "trefoil_request_seconds";
 const READ_REPAIRS: &str = "trefoil_read_repair_mutations_total";
+const READ_DIFFERS: &str = "trefoil_reads_differing_total";
+const READ_SPECULATED: &str = "trefoil_reads_speculated_total";
+const READ_SPECULATION_WON: &str = "trefoil_reads_speculation_won_total";
 const GUARDRAIL_WARNINGS: &str = "trefoil_guardrail_warnings_total";
 const LARGE_PARTITIONS: &str = "trefoil_large_partitions_total";
 const GUARDRAIL_REFUSALS: &str = "trefoil_guardrail_refusals_total";
@@ -72,6 +76,11 @@ const CACHE_HITS: &str = "trefoil_cache_hits_total";
 const CACHE_MISSES: &str = "trefoil_cache_misses_total";
 const NODES: &str = "trefoil_nodes";
 const NODES_ALIVE: &str = "trefoil_nodes_alive";
+const PEER_ALIVE: &str = "trefoil_peer_alive";
+const PEER_PHI: &str = "trefoil_peer_phi";
+const PEER_ROUND_TRIP_SECONDS: &str = "trefoil_peer_round_trip_seconds";
+const PEER_CLOCK_AHEAD_SECONDS: &str = "trefoil_peer_clock_ahead_seconds";
+const CLOCK_OFF_SECONDS: &str = "trefoil_clock_off_seconds";
 const EPOCH: &str = "trefoil_metadata_epoch";
 const GENERATION: &str = "trefoil_metadata_generation";
 const UPTIME_SECONDS: &str = "trefoil_uptime_seconds";
@@ -105,6 +114,9 @@ static READ_COST_METRICS: LazyLock<[Histogram; 4]> =
     LazyLock::new(|| [READ_SSTABLES, READ_BLOCKS, READ_ROWS, READ_TOMBSTONES].map(|name| histogram!(name)));
 
 static READ_REPAIR_METRIC: LazyLock<Counter> = LazyLock::new(|| counter!(READ_REPAIRS));
+
+static READ_ROUND_METRICS: LazyLock<[Counter; 3]> =
+    LazyLock::new(|| [READ_DIFFERS, READ_SPECULATED, READ_SPECULATION_WON].map(|name| counter!(name)));
 
 /// The metrics of one kind of request.
 struct OfKind {
@@ -155,6 +167,21 @@ pub fn read_repair(mutations: usize) {
     READ_REPAIR_METRIC.increment(mutations as u64);
 }
 
+/// Answers of replicas differed: the pages of all were asked for.
+pub fn read_differs() {
+    READ_ROUND_METRICS[0].increment(1);
+}
+
+/// A read asked one replica more, since others were late.
+pub fn read_speculated() {
+    READ_ROUND_METRICS[1].increment(1);
+}
+
+/// That one answered before one that was late.
+pub fn read_speculation_won() {
+    READ_ROUND_METRICS[2].increment(1);
+}
+
 /// Begins to count, for this process: to be called before anything is counted. Fails if something else counts already.
 pub fn install() -> io::Result<PrometheusHandle> {
     let mut builder = PrometheusBuilder::new().set_buckets(&SECONDS).map_err(io::Error::other)?;
@@ -169,6 +196,7 @@ pub fn install() -> io::Result<PrometheusHandle> {
     // Counters that stand at 0 are shown from the first moment on.
     LazyLock::force(&REQUEST_METRICS);
     LazyLock::force(&READ_REPAIR_METRIC);
+    LazyLock::force(&READ_ROUND_METRICS);
     LazyLock::force(&GUARDRAIL_METRICS);
     LazyLock::force(&READ_COST_METRICS);
     gauge!(BUILD, "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -214,6 +242,8 @@ fn look_at(shared: &Shared) {
     let nodes = state.ring().nodes().filter(|node| node.state != NodeState::Gone);
     gauge!(NODES).set(nodes.count() as f64);
     gauge!(NODES_ALIVE).set(shared.peers.alive().len() as f64);
+    gauge!(CLOCK_OFF_SECONDS).set(shared.peers.own_clock_off().unwrap_or(0) as f64 / 1e6);
+    look_at_peers(shared);
     gauge!(EPOCH).set(state.epoch().index as f64);
     gauge!(GENERATION).set(f64::from(state.epoch().generation));
 }
@@ -252,6 +282,16 @@ fn describe_hints() {
     describe_counter!(HINTS_WRITTEN, "Hints written");
     describe_counter!(HINTS_ENDED, "Hints that are not kept any more, by how they ended");
     describe_counter!(HINTS_REFUSED, "Writes that a node has missed and that became no hint, by the bound they met");
+}
+
+fn look_at_peers(shared: &Shared) {
+    for view in shared.peers.views() {
+        let labels = [("node", view.node.0.to_string())];
+        gauge!(PEER_ALIVE, &labels).set(if view.state == State::Alive { 1.0 } else { 0.0 });
+        gauge!(PEER_PHI, &labels).set(view.phi);
+        gauge!(PEER_ROUND_TRIP_SECONDS, &labels).set(view.round_trip_us.unwrap_or(0) as f64 / 1e6);
+        gauge!(PEER_CLOCK_AHEAD_SECONDS, &labels).set(view.ahead_us.unwrap_or(0) as f64 / 1e6);
+    }
 }
 
 /// The tables that were shown last: those that are gone are shown as 0, since a gauge stays until it is set.
@@ -307,6 +347,9 @@ fn describe() {
     describe_counter!(REQUESTS, "Requests of clients that were answered, by kind and gRPC code");
     describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time from taking a request to its answer, by kind");
     describe_counter!(READ_REPAIRS, "Mutations written back because replicas differed");
+    describe_counter!(READ_DIFFERS, "Read commands of which replicas gave different answers");
+    describe_counter!(READ_SPECULATED, "Read commands that asked one replica more since others were late");
+    describe_counter!(READ_SPECULATION_WON, "Of these, those where it answered before one that was late");
     describe_counter!(GUARDRAIL_WARNINGS, "Requests that were done although they are near a limit");
     describe_counter!(GUARDRAIL_REFUSALS, "Requests that were refused because they are beyond a limit");
     describe_counter!(
@@ -340,6 +383,15 @@ fn describe() {
     describe_counter!(CACHE_MISSES, "Reads of blocks that had to be read from files");
     describe_gauge!(NODES, "Nodes of the cluster");
     describe_gauge!(NODES_ALIVE, "Nodes seen alive, this one included");
+    describe_gauge!(PEER_ALIVE, "1 if this node sees the other one alive");
+    describe_gauge!(PEER_PHI, "The doubt that the other node is alive, as a power of ten");
+    describe_gauge!(PEER_ROUND_TRIP_SECONDS, Unit::Seconds, "The last round trip to the other node");
+    describe_gauge!(PEER_CLOCK_AHEAD_SECONDS, Unit::Seconds, "How far the other node's clock is ahead of this one's");
+    describe_gauge!(
+        CLOCK_OFF_SECONDS,
+        Unit::Seconds,
+        "How far a majority says that this node's clock is ahead; 0: it is right"
+    );
     describe_gauge!(EPOCH, "Place in the metadata log of the last entry applied");
     describe_gauge!(GENERATION, "How often the metadata log was recovered by force");
     describe_gauge!(UPTIME_SECONDS, Unit::Seconds, "Time since the start of the process");

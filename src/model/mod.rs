@@ -65,7 +65,7 @@ pub use schema::{
     Column, ColumnId, ColumnKind, Durability, Keyspace, KeyspaceId, LiveColumns, Order, Table, TableId, TableOptions,
 };
 pub use time::{Instant, Stamp, Timestamp};
-pub use token::{Token, TokenRange, Vnode, VnodeBits};
+pub use token::{Token, TokenRange, Vnode, VnodeBits, fingerprint};
 pub use types::Type;
 pub use usertype::{Field, UserType, UserTypes};
 pub use value::Value;

@@ -83,7 +83,7 @@ impl VnodeBits {
 impl Token {
     /// The token of a serialised partition key.
     pub fn of(key: &[u8]) -> Token {
-        match murmur3_h1(key) {
+        match murmur3(key).0 as i64 {
             // Cassandra keeps the smallest number for "before the ring"; no key hashes to it.
             i64::MIN => Token(i64::MAX),
             hash => Token(hash),
@@ -91,11 +91,17 @@ impl Token {
     }
 }
 
+/// A hash of any bytes that no two different ones share by accident. Nodes compare it: it must never change.
+pub fn fingerprint(bytes: &[u8]) -> u128 {
+    let (low, high) = murmur3(bytes);
+    u128::from(high) << 64 | u128::from(low)
+}
+
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
 
-/// The first half of Murmur3 x64-128 with seed 0 and tail bytes taken as signed.
-fn murmur3_h1(key: &[u8]) -> i64 {
+/// Both halves of Murmur3 x64-128 with seed 0 and tail bytes taken as signed.
+fn murmur3(key: &[u8]) -> (u64, u64) {
     let (mut h1, mut h2) = (0u64, 0u64);
     let (blocks, tail) = key.as_chunks::<16>();
     for block in blocks {
@@ -113,7 +119,9 @@ fn murmur3_h1(key: &[u8]) -> i64 {
     h2 ^= key.len() as u64;
     h1 = h1.wrapping_add(h2);
     h2 = h2.wrapping_add(h1);
-    avalanche(h1).wrapping_add(avalanche(h2)) as i64
+    let (h1, h2) = (avalanche(h1), avalanche(h2));
+    let h1 = h1.wrapping_add(h2);
+    (h1, h2.wrapping_add(h1))
 }
 
 /// Up to eight bytes as a little-endian word, each one sign-extended before it is mixed in: this is where Cassandra

@@ -462,9 +462,11 @@ pub fn schema_request(data: &[u8]) {
 
 pub fn peer_read(data: &[u8]) {
     if let Ok(operation) = v1::ReadOperation::decode(data) {
+        let _ = convert::peer::wanted_digest(&operation);
         let _ = convert::peer::read_command(operation);
     }
     if let Ok(page) = v1::ReplicaPage::decode(data)
+        && convert::peer::digest(&page).is_ok()
         && let Ok((page, _)) = convert::peer::page(page)
     {
         entry(&page.entries);

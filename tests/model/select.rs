@@ -159,8 +159,8 @@ fn page(run: &Run, select: &Select, state: &PagingState) -> (Vec<ResultRow>, Opt
 fn ask(run: &Run, command: ReadCommand) -> ReadAnswer {
     let requirement = Requirement::new(Consistency::One, &[0], 0);
     let mut actions = Vec::new();
-    let mut op = ReadOp::start(Arc::new(command), requirement, &[0], &mut actions).unwrap();
-    assert!(matches!(actions.pop(), Some(ReadAction::Ask(0))));
+    let mut op = ReadOp::start(Arc::new(command), requirement, &[0], None, &mut actions).unwrap();
+    assert!(matches!(actions.pop(), Some(ReadAction::Ask(0, _))));
     let page = run.store().read(op.command(), Access::Disk).unwrap();
     op.page(0, page, &mut actions);
     match actions.pop() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use trefoil::coordinator::{Consistency, FailureReason};
+use trefoil::coordinator::{Consistency, Digest, FailureReason, Unseen};
 use trefoil::model::{Direction, Page, ReadCommand, Stamp};
 
 use super::faults::Fault;
@@ -91,9 +91,10 @@ pub enum Timer {
 #[derive(Debug, Clone)]
 pub enum Message {
     Write { id: u64, placement: u64, timeout_us: u64, record: Bytes },
-    Read { id: u64, placement: u64, command: Arc<ReadCommand> },
+    Read { id: u64, placement: u64, command: Arc<ReadCommand>, digest: Option<Unseen> },
     Acknowledged { id: u64 },
     Page { id: u64, page: Page },
+    Digest { id: u64, digest: Digest },
     Failed { id: u64, reason: FailureReason },
     Ping,
 }
@@ -147,6 +148,7 @@ impl Message {
             Message::Read { id, .. } => id << 8 | 2,
             Message::Acknowledged { id } => id << 8 | 3,
             Message::Page { id, page } => id << 8 | 4 | u64::from(crc32fast::hash(&page.entries)) << 32,
+            Message::Digest { id, digest } => id << 8 | 7 | u64::from(crc32fast::hash(&digest.0)) << 32,
             Message::Failed { id, reason } => id << 8 | 5 | (*reason as u64) << 40,
             Message::Ping => 6,
         }

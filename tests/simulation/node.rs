@@ -10,8 +10,8 @@ use bytes::Bytes;
 use trefoil::codec::CheckedRecord;
 use trefoil::codec::frame::{Framed, put_frame, read_frame};
 use trefoil::compaction::Unpaced;
-use trefoil::coordinator::{FailureReason, ReplicaMask, bit};
-use trefoil::liveness::Liveness;
+use trefoil::coordinator::{Digest, FailureReason, ReplicaMask, bit, digest};
+use trefoil::liveness::{Heartbeat, LinkId, Liveness};
 use trefoil::model::{Durability, Identity, Instant, NodeId, ReadCommand, Stamp};
 use trefoil::received::namer::{HybridClock, Namer, Tick};
 use trefoil::ring::Replicas;
@@ -64,6 +64,8 @@ pub struct Process {
     pub last_id: u64,
     /// When something came from each peer.
     heard_us: Vec<u64>,
+    /// The connection to each peer.
+    links: Vec<Option<LinkId>>,
 }
 
 /// Something that a node has begun for a client.
@@ -77,6 +79,7 @@ pub enum Op {
 pub enum Reply {
     Acknowledged,
     Page(trefoil::model::Page),
+    Digest(Digest),
     Failed(FailureReason),
 }
 
@@ -190,6 +193,7 @@ impl Node {
             log: Log::default(),
             ops: BTreeMap::new(),
             last_id: 0,
+            links: vec![None; heard_us.len()],
             heard_us,
         }))
     }
@@ -318,14 +322,16 @@ impl Node {
     pub fn on_connected(&mut self, sim: &mut Sim, peer: usize) {
         let now_us = sim.now_us;
         let process = self.running();
-        process.liveness.connected(node_id(peer), Instant(now_us));
+        process.links[peer] = Some(process.liveness.connected(node_id(peer), Instant(now_us)));
         process.heard_us[peer] = now_us;
     }
 
     /// A connection is gone: what was under way on it may or may not have been done.
     pub fn on_lost(&mut self, sim: &mut Sim, peer: usize) {
         let Some(process) = &mut self.process else { return };
-        process.liveness.disconnected(node_id(peer));
+        if let Some(link) = process.links[peer].take() {
+            process.liveness.disconnected(node_id(peer), link, "lost".to_owned());
+        }
         let waiting: Vec<u64> =
             process.ops.iter().filter(|(_, op)| op.waits_for(node_id(peer))).map(|(id, _)| *id).collect();
         for id in waiting {
@@ -348,7 +354,14 @@ impl Node {
         let now_us = sim.now_us;
         let process = self.running();
         process.heard_us[from] = now_us;
-        process.liveness.heard(node_id(from), Instant(now_us));
+        if let Some(link) = process.links[from] {
+            match message {
+                Message::Ping => {
+                    process.liveness.heartbeat(node_id(from), link, Heartbeat::default(), Instant(now_us));
+                }
+                _ => process.liveness.heard(node_id(from), link, Instant(now_us)),
+            }
+        }
         match message {
             Message::Write { id, placement, timeout_us, record } => {
                 let deadline_us = now_us + timeout_us;
@@ -360,15 +373,19 @@ impl Node {
                     let _ = self.send(sim, from, Message::Failed { id, reason });
                 }
             }
-            Message::Read { id, placement, command } => {
+            Message::Read { id, placement, command, digest: unseen } => {
                 let reply = match self.serve_read(sim, &command, placement) {
-                    Ok(page) => Message::Page { id, page },
+                    Ok(page) => match unseen {
+                        None => Message::Page { id, page },
+                        Some(unseen) => Message::Digest { id, digest: digest(&page, unseen).unwrap() },
+                    },
                     Err(reason) => Message::Failed { id, reason },
                 };
                 let _ = self.send(sim, from, reply);
             }
             Message::Acknowledged { id } => self.on_reply(sim, id, node_id(from), Reply::Acknowledged),
             Message::Page { id, page } => self.on_reply(sim, id, node_id(from), Reply::Page(page)),
+            Message::Digest { id, digest } => self.on_reply(sim, id, node_id(from), Reply::Digest(digest)),
             Message::Failed { id, reason } => self.on_reply(sim, id, node_id(from), Reply::Failed(reason)),
             Message::Ping => {}
         }

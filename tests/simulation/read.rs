@@ -7,7 +7,7 @@ use bytes::Bytes;
 use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{
     Assembler, Consistency, Distance, Extent, Next, PageLimits, PagingState, ReadAction, ReadAnswer, ReadError, ReadOp,
-    Start, nearest_first,
+    Start, Want, nearest_first,
 };
 use trefoil::model::{
     LiveColumns, Mutation, NodeId, PagePosition, ReadCommand, Slice, Stamp, Target, Token, TokenRange, Vnode,
@@ -70,6 +70,7 @@ impl ReadSession {
         let Some(replica) = round.nodes.iter().position(|replica| replica.node == from) else { return };
         match reply {
             Reply::Page(page) => round.op.page(replica, page, actions),
+            Reply::Digest(digest) => round.op.digest(replica, digest, actions),
             Reply::Failed(reason) => round.op.fail(replica, reason, actions),
             Reply::Acknowledged => {
                 let waits = round.repairs.iter_mut().find(|(at, left)| *at == replica && *left > 0);
@@ -158,7 +159,7 @@ impl Node {
         let turn = sim.random.below(8) as usize;
         let order = nearest_first(&distances, self.alive(sim, &replicas), turn);
         let mut actions = Vec::new();
-        match ReadOp::start(command, requirement, &order, &mut actions) {
+        match ReadOp::start(command, requirement, &order, None, &mut actions) {
             Ok(op) => {
                 let (nodes, placement) = (replicas.nodes, replicas.placement);
                 session.round = Some(Round { op, nodes, placement, run, repairs: Vec::new(), required });
@@ -196,7 +197,7 @@ impl Node {
             let mut answer = None;
             for action in actions.drain(..) {
                 match action {
-                    ReadAction::Ask(replica) => self.ask(sim, &session, id, replica, &mut replies),
+                    ReadAction::Ask(replica, want) => self.ask(sim, &session, id, (replica, want), &mut replies),
                     ReadAction::Repair(replica, mutations) => {
                         self.repair(sim, &mut session, id, replica, mutations, &mut replies);
                     }
@@ -219,7 +220,7 @@ impl Node {
         sim: &mut Sim,
         session: &ReadSession,
         id: u64,
-        replica: usize,
+        (replica, want): (usize, Want),
         replies: &mut Vec<(NodeId, Reply)>,
     ) {
         let Some(round) = &session.round else { return };
@@ -227,7 +228,11 @@ impl Node {
         if node == self.id() {
             let reply = self.serve_read(sim, &command, placement).map_or_else(Reply::Failed, Reply::Page);
             replies.push((node, reply));
-        } else if let Err(reason) = self.send(sim, place_of(node), Message::Read { id, placement, command }) {
+            return;
+        }
+        let digest = (want == Want::Digest).then(|| round.op.unseen());
+        let message = Message::Read { id, placement, command, digest };
+        if let Err(reason) = self.send(sim, place_of(node), message) {
             replies.push((node, Reply::Failed(reason)));
         }
     }

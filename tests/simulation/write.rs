@@ -106,7 +106,7 @@ impl Node {
         let outcome = match reply {
             Reply::Acknowledged => write.op.acknowledge(replica),
             Reply::Failed(reason) => write.op.fail(replica, reason),
-            Reply::Page(_) => write.op.fail(replica, FailureReason::Malformed),
+            Reply::Page(_) | Reply::Digest(_) => write.op.fail(replica, FailureReason::Malformed),
         };
         let (call, stamp, is_over) = (write.call, write.stamp, write.op.outstanding() == 0);
         if outcome.is_some() {

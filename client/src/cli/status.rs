@@ -1,7 +1,7 @@
 //! `trefoil status`: the nodes as one of them sees them.
 
 use serde_json::{Value as Json, json};
-use trefoil_proto::v1::{Epoch, NodeState, NodeStatus, QuarantinedFile, StatusResponse};
+use trefoil_proto::v1::{Epoch, NodeState, NodeStatus, PeerView, QuarantinedFile, StatusResponse};
 
 use super::error::Result;
 use super::output::{Align, bytes};
@@ -95,6 +95,14 @@ fn troubles(status: &NodeStatus) -> Vec<String> {
         let refused = report.hints_refused;
         lines.push(format!("node {id}: {refused} writes that others have missed became no hints; see `trefoil hints`"));
     }
+    if let Some(off_us) = report.clock_off_us {
+        let (ms, direction) = (off_us.abs() / 1_000, if off_us > 0 { "ahead of" } else { "behind" });
+        lines.push(format!("node {id}: its clock is {ms} ms {direction} the others'; it coordinates no writes"));
+    }
+    lines.extend(report.peers.iter().filter(|peer| peer.state != "alive").map(|peer| {
+        let PeerView { node, state, reason, for_ms, .. } = peer;
+        format!("node {id}: node {node} is {state} for {}: {reason}", duration(*for_ms))
+    }));
     lines.extend(report.quarantined.iter().map(|file| {
         let runs = file.vnodes.iter().map(|run| match run.last - run.first {
             0 => run.first.to_string(),
@@ -107,6 +115,22 @@ fn troubles(status: &NodeStatus) -> Vec<String> {
         )
     }));
     lines
+}
+
+fn duration(ms: u64) -> String {
+    if ms < 10_000 { format!("{ms} ms") } else { format!("{} s", ms / 1_000) }
+}
+
+fn peer_json(peer: &PeerView) -> Json {
+    json!({
+        "node": peer.node,
+        "state": peer.state,
+        "reason": (!peer.reason.is_empty()).then_some(&peer.reason),
+        "for_ms": peer.for_ms,
+        "phi": peer.phi,
+        "round_trip_us": peer.round_trip_us,
+        "clock_ahead_us": peer.clock_ahead_us,
+    })
 }
 
 fn quarantined_json(file: &QuarantinedFile) -> Json {
@@ -153,6 +177,8 @@ fn node_json(status: &NodeStatus) -> Json {
             "hint_oldest_s": report.hint_oldest_s,
             "hints_refused": report.hints_refused,
             "hints_paused": report.hints_paused,
+            "peers": report.peers.iter().map(peer_json).collect::<Vec<_>>(),
+            "clock_off_us": report.clock_off_us,
             "log_failure": (!report.log_failure.is_empty()).then_some(&report.log_failure),
             "storage_failure": (!report.storage_failure.is_empty()).then_some(&report.storage_failure),
         })

@@ -1,9 +1,10 @@
 //! Reads between nodes. What comes from a peer is checked like bytes from a disk: faults are [`Corrupt`].
 
 use bytes::Bytes;
+use trefoil::coordinator::{Digest, Unseen};
 use trefoil::model::{
     Bound, ClusteringKey, Direction, Page, PageEnd, PagePosition as ModelPosition, PartitionKey, ReadCommand,
-    ReadCost as ModelCost, RowPosition, Slice, TableId, Target as ModelTarget, Token, TokenRange,
+    ReadCost as ModelCost, RowPosition, Slice, TableId, Target as ModelTarget, Timestamp, Token, TokenRange,
 };
 use trefoil::{Corrupt, Result};
 use uuid::Uuid;
@@ -31,7 +32,21 @@ pub fn read_operation(command: &ReadCommand) -> ReadOperation {
         now_s: command.now_s,
         limit_rows: command.limit_rows,
         limit_bytes: command.limit_bytes,
+        digest_only: false,
+        purge_below_us: None,
     }
+}
+
+/// The wire form of a read of which only the digest is to be answered.
+pub fn digest_operation(command: &ReadCommand, unseen: Unseen) -> ReadOperation {
+    let purge_below_us = unseen.below.map(|below| below.0);
+    ReadOperation { digest_only: true, purge_below_us, ..read_operation(command) }
+}
+
+/// What the digest is to leave out, if a digest is asked for.
+pub fn wanted_digest(operation: &ReadOperation) -> Option<Unseen> {
+    let below = operation.purge_below_us.map(Timestamp);
+    operation.digest_only.then_some(Unseen { now_s: operation.now_s, below })
 }
 
 /// A read of one replica from its wire form.
@@ -77,7 +92,25 @@ pub fn replica_page(page: Page, cost: &ModelCost) -> ReplicaPage {
         PageEnd::Complete => None,
         PageEnd::At(at) => Some(position(at)),
     };
-    ReplicaPage { entries: page.entries, end, cost: Some(read_cost(cost)) }
+    ReplicaPage { entries: page.entries, end, cost: Some(read_cost(cost)), digest: Bytes::new() }
+}
+
+/// The wire form of the digest of a replica's answer and of what that has cost.
+pub fn replica_digest(digest: Digest, cost: &ModelCost) -> ReplicaPage {
+    let digest = Bytes::copy_from_slice(&digest.0);
+    ReplicaPage { digest, cost: Some(read_cost(cost)), ..ReplicaPage::default() }
+}
+
+/// The digest that a replica answered, if it is one.
+pub fn digest(page: &ReplicaPage) -> Result<Option<Digest>> {
+    if page.digest.is_empty() {
+        return Ok(None);
+    }
+    let digest = page.digest.as_ref().try_into().map_err(|_| corrupt("a digest has not 16 bytes"))?;
+    if page.end.is_some() || !page.entries.is_empty() {
+        return Err(corrupt("a digest and a page at once").into());
+    }
+    Ok(Some(Digest(digest)))
 }
 
 /// A replica's answer from its wire form; the entries are checked when they are decoded.
@@ -86,7 +119,12 @@ pub fn page(page: ReplicaPage) -> Result<(Page, ModelCost)> {
         None => PageEnd::Complete,
         Some(at) => PageEnd::At(position_to_model(at)?),
     };
-    let cost = page.cost.map_or_else(ModelCost::default, |cost| ModelCost {
+    Ok((Page { entries: page.entries, end }, cost(page.cost)))
+}
+
+/// What a read has cost a replica, from its wire form.
+pub fn cost(cost: Option<ReadCost>) -> ModelCost {
+    cost.map_or_else(ModelCost::default, |cost| ModelCost {
         sstables_read: cost.sstables_read,
         sstables_skipped: cost.sstables_skipped,
         blocks_cached: cost.blocks_cached,
@@ -94,8 +132,7 @@ pub fn page(page: ReplicaPage) -> Result<(Page, ModelCost)> {
         bytes_read: cost.bytes_read,
         rows: cost.rows,
         tombstones: cost.tombstones,
-    });
-    Ok((Page { entries: page.entries, end }, cost))
+    })
 }
 
 /// The wire form of what a read has cost.

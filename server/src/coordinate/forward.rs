@@ -1,4 +1,5 @@
-//! Mutations of partitions that this node does not hold: handed on to a replica, since only replicas name.
+//! Mutations that this node does not name, since it holds no copy of their partition or its clock is off: handed on to a
+//! replica.
 
 use std::sync::Arc;
 
@@ -16,7 +17,6 @@ use super::ops::Op;
 use super::request::Request;
 use super::write::{HOPS_MAX, timeout_ms};
 use super::{Lane, Place, failure};
-use crate::clock;
 use crate::peers::ITEM_BYTES_MAX;
 
 /// A mutation that another node coordinates for this one.
@@ -70,6 +70,15 @@ fn is_for_another(answer: &Answer) -> bool {
         && matches!(error.status_code(), Code::Unavailable | Code::ResourceExhausted)
 }
 
+/// Why this node does not name a mutation although it is a replica.
+fn clock_off(off_us: i64) -> String {
+    let direction = if off_us > 0 { "ahead of" } else { "behind" };
+    format!(
+        "this node's clock is {} ms {direction} the others', and no other replica can be reached",
+        off_us.abs() / 1_000
+    )
+}
+
 impl Lane {
     /// Hands a mutation on to the nearest live replica.
     ///
@@ -85,7 +94,7 @@ impl Lane {
         hops: u32,
     ) {
         let level = failure::level(&options);
-        options.default_timestamp_us.get_or_insert_with(clock::wall_us);
+        options.default_timestamp_us.get_or_insert_with(|| self.shared.peers.wall_us());
         if options.request_id.is_empty() {
             options.request_id = Bytes::copy_from_slice(Uuid::new_v4().as_bytes());
         }
@@ -104,16 +113,25 @@ impl Lane {
         hops: u32,
     ) {
         if hops >= HOPS_MAX {
-            let text = "the request was handed on too often; the nodes do not agree on the ring";
+            let text = match self.shared.peers.own_clock_off() {
+                Some(off_us) => clock_off(off_us),
+                None => "the request was handed on too often; the nodes do not agree on the ring".to_owned(),
+            };
             return request.fail(v1::Error::new(Code::Unavailable, text, v1::Outcome::NotApplied));
         }
         let distances = self.shared.distances(&place.state, replicas);
         let order = nearest_first(&distances, self.shared.alive_mask(replicas), 0);
-        let mut others: Vec<NodeId> = order.into_iter().rev().map(|at| replicas.nodes[at].node).collect();
+        let own = self.shared.identity.node;
+        let mut others: Vec<NodeId> =
+            order.into_iter().rev().map(|at| replicas.nodes[at].node).filter(|node| *node != own).collect();
         let Some(node) = others.pop() else {
-            return match level {
-                Ok(level) => request.fail(self.nobody_alive(level, replicas, place)),
-                Err(error) => request.fail(error),
+            return match (level, self.shared.peers.own_clock_off()) {
+                (_, Some(off_us)) if replicas.contains(own) => {
+                    let text = clock_off(off_us);
+                    request.fail(v1::Error::new(Code::Unavailable, text, v1::Outcome::NotApplied));
+                }
+                (Ok(level), _) => request.fail(self.nobody_alive(level, replicas, place)),
+                (Err(error), _) => request.fail(error),
             };
         };
         let forwarded = v1::ForwardedRequest {

@@ -19,12 +19,14 @@ mod early;
 mod failure;
 mod forward;
 mod guardrails;
+mod haste;
 mod hinted;
 mod naming;
 mod ops;
 mod pipe;
 mod read;
 mod request;
+mod round;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -58,6 +60,7 @@ pub use pipe::{AnswerQueue, Answers};
 pub use request::{Kind, Reply};
 
 use early::Early;
+use haste::Haste;
 use ops::Ops;
 use request::Request;
 
@@ -109,6 +112,7 @@ pub struct Lane {
     ops: Mutex<Ops>,
     early: Mutex<Early>,
     links: RwLock<BTreeMap<NodeId, Arc<Link>>>,
+    haste: Mutex<Haste>,
 }
 
 /// A table with everything that routing a request to it needs.
@@ -143,6 +147,11 @@ impl Shared {
         live.fold(0, |mask, (at, _)| mask | bit(at))
     }
 
+    /// Whether this node names mutations of these replicas: one that is none of them does not, nor one whose clock is off.
+    fn may_coordinate(&self, replicas: &Replicas) -> bool {
+        replicas.contains(self.identity.node) && self.peers.own_clock_off().is_none()
+    }
+
     fn own_region(&self, state: &ClusterState) -> RegionNumber {
         // A node that is not in the ring holds nothing and is local to nothing.
         state.ring().region_of(self.identity.node).unwrap_or(RegionNumber(u16::MAX))
@@ -163,7 +172,14 @@ impl Shared {
 impl Lane {
     /// A lane with nothing under way and no links yet.
     pub fn new(number: usize, shared: Arc<Shared>) -> Arc<Lane> {
-        Arc::new(Lane { number, shared, ops: Mutex::default(), early: Mutex::default(), links: RwLock::default() })
+        Arc::new(Lane {
+            number,
+            shared,
+            ops: Mutex::default(),
+            early: Mutex::default(),
+            links: RwLock::default(),
+            haste: Mutex::default(),
+        })
     }
 
     /// What all lanes share.
@@ -197,8 +213,8 @@ impl Lane {
     /// Answers what has passed its deadline, and takes up what waited for metadata; to be called a hundred times a second.
     pub fn sweep(self: &Arc<Self>) {
         self.serve_early();
-        let expired = self.ops.lock().expired(clock::now());
-        for id in expired {
+        let due = self.ops.lock().due(clock::now());
+        for id in due {
             self.expire(id);
         }
     }
@@ -220,9 +236,9 @@ impl Lane {
 
     /// Tells all peers at once that this node is there, and its metadata epoch.
     pub fn ping_all(&self) {
-        let hello = self.shared.hello();
+        let epoch = Some(peers::epoch_to_proto(self.shared.cluster.load().epoch()));
         for link in self.links.read().values() {
-            link.ping(v1::Ping { clock_us: hello.clock_us, epoch: hello.epoch });
+            link.ping(epoch);
         }
     }
 

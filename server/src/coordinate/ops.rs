@@ -29,10 +29,11 @@ pub(super) enum Op {
 }
 
 impl Op {
-    fn deadline(&self) -> Option<Instant> {
+    /// When something is to be done about it: its deadline, or before.
+    fn due(&self) -> Option<Instant> {
         match self {
             Op::Write(write) => Some(write.deadline),
-            Op::Read(read) => Some(read.deadline()),
+            Op::Read(read) => Some(read.due()),
             Op::Forward(forward) => Some(forward.deadline()),
             Op::Counting(counting) => counting.deadline(),
             Op::Hint(hinted) => Some(hinted.deadline),
@@ -89,9 +90,9 @@ impl Ops {
         self.remove_if(id, |_| true)
     }
 
-    /// Ids of what has passed its deadline.
-    pub(super) fn expired(&self, now: Instant) -> Vec<u64> {
-        self.ids(|op| op.deadline().is_some_and(|deadline| deadline <= now))
+    /// Ids of what is due.
+    pub(super) fn due(&self, now: Instant) -> Vec<u64> {
+        self.ids(|op| op.due().is_some_and(|due| due <= now))
     }
 
     /// Ids of what waits for a node.

@@ -6,35 +6,37 @@
 //!                └──────────── next command: from where the answer ended, or the next target ◄───┘
 //! ```
 //!
-//! Every command has an id of its own in the slab, so that a late reply to one never meets the next.
+//! Every command has an id of its own in the slab, so that a late reply to one never meets the next. What happens to one
+//! command is in `round.rs`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{
     Assembler, Consistency, Extent, FailureReason, Next, PageLimits, PagingState, ReadAction, ReadAnswer, ReadError,
-    ReadGuards, ReadOp, Requirement, Start, nearest_first,
+    ReadGuards, ReadOp, Requirement, Start,
 };
 use trefoil::model::{
-    Instant, LiveColumns, Mutation, NodeId, Page, PagePosition, ReadCommand, ReadCost, Slice, Stamp, Target, Token,
-    TokenRange, Vnode,
+    Instant, LiveColumns, NodeId, PagePosition, ReadCommand, Slice, Stamp, Target, Token, TokenRange, Vnode,
 };
-use trefoil::ring::{Replica as RingReplica, Replicas};
+use trefoil::ring::Replicas;
 use trefoil_proto::convert::{answer::Projector, peer as convert, read as parts};
 use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 
 use super::ops::Op;
 use super::request::{Kind, Reply, Request};
-use super::write::timeout_ms;
+use super::round::{Event, Round};
 use super::{Lane, Place, failure};
 use crate::clock;
-use crate::replica::{Ticket, WriteJob};
 
 /// Commands that one page may take before it is answered as far as it got: a scan of an empty table must end some time.
 const COMMANDS_MAX: u32 = 4_096;
+
+/// How soon a command is begun again that failed because nodes do not agree on the metadata.
+const STALE_RETRY: Duration = Duration::from_millis(20);
 
 /// A read that goes on from memory for longer lets others have their turn: a lane that does not answer its peers' pings
 /// is taken for dead.
@@ -42,8 +44,8 @@ const RUN_US_MAX: u64 = 2_000;
 
 /// A read under way.
 pub(super) struct ReadSession {
-    request: Request,
-    place: Place,
+    pub(super) request: Request,
+    pub(super) place: Place,
     level: Consistency,
     parts: parts::ReadParts,
     fingerprint: u64,
@@ -59,31 +61,27 @@ pub(super) struct ReadSession {
     commands: u32,
     /// Whether the answer is to say what it has cost.
     is_traced: bool,
-    round: Option<Round>,
+    pub(super) round: Option<Round>,
+    /// Its command waits to be begun again.
+    stale: Option<Stale>,
 }
 
-/// One command and the replicas it is asked of.
-struct Round {
-    op: ReadOp,
-    nodes: Vec<RingReplica>,
-    placement: u64,
-    /// For a scan: the tokens it covers.
-    run: Option<TokenRange>,
-    /// Writes back to each replica that are not acknowledged yet.
-    repairs: Vec<(usize, usize)>,
-}
-
-/// Something that happened to a command.
-enum Event {
-    Page(NodeId, Page, ReadCost),
-    Failed(NodeId, FailureReason),
-    Repaired(NodeId),
-    Expired,
+/// A command that failed because nodes do not agree on the metadata.
+struct Stale {
+    /// By then they may.
+    again_at: Instant,
+    /// What is answered if there is no time left.
+    error: v1::Error,
 }
 
 impl ReadSession {
-    pub(super) fn deadline(&self) -> Instant {
-        self.request.deadline
+    /// When it is to be looked at next.
+    pub(super) fn due(&self) -> Instant {
+        let look_at = match (&self.round, &self.stale) {
+            (Some(round), _) => round.look_at,
+            (None, stale) => stale.as_ref().map(|stale| stale.again_at),
+        };
+        look_at.map_or(self.request.deadline, |look_at| look_at.min(self.request.deadline))
     }
 
     pub(super) fn waits_for(&self, node: NodeId) -> bool {
@@ -111,7 +109,7 @@ impl Lane {
         let Some((under_way, options)) = self.admit(Kind::Read, size, options, deadline, reply) else { return };
         match self.plan_read(request, &options) {
             Ok(plan) => {
-                let session = Box::new(plan.begin(under_way));
+                let session = Box::new(plan.begin(under_way, self.shared.peers.wall_us()));
                 self.run(session);
             }
             Err(error) => under_way.fail(error),
@@ -155,7 +153,7 @@ impl Lane {
     }
 
     /// Runs the session until it waits for somebody else or is answered.
-    fn run(self: &Arc<Self>, session: Box<ReadSession>) {
+    pub(super) fn run(self: &Arc<Self>, session: Box<ReadSession>) {
         let began = clock::now();
         // A loop and no recursion: each of a thousand commands may be answered from memory at once.
         let mut next = Some(session);
@@ -202,14 +200,11 @@ impl Lane {
         let state = &session.place.state;
         let regions: Vec<u16> = replicas.nodes.iter().map(|replica| replica.region.0).collect();
         let requirement = Requirement::new(session.level, &regions, self.shared.own_region(state).0);
-        let distances = self.shared.distances(state, &replicas);
-        let order = nearest_first(&distances, self.shared.alive_mask(&replicas), turn);
+        let order = self.order(state, &replicas, turn);
         let mut actions = Vec::new();
-        match ReadOp::start(command, requirement, &order, &mut actions) {
+        match ReadOp::start(command, requirement, &order, None, &mut actions) {
             Ok(op) => {
-                let round =
-                    Round { op, nodes: replicas.nodes, placement: replicas.placement, run, repairs: Vec::new() };
-                session.round = Some(round);
+                session.round = Some(Round::new(op, replicas.nodes, replicas.placement, run));
                 let id = self.ops.lock().insert(Op::Stepping);
                 Some((session, id, actions))
             }
@@ -263,159 +258,23 @@ impl Lane {
         (Target::Scan(run), replicas, Some(run))
     }
 
-    /// Does what the read wants done until it waits for somebody else, and puts it under way; answers the session if its
-    /// command is over and another one is to follow.
-    ///
-    /// Meanwhile its slot says [`Op::Stepping`]: replies come on this lane's own thread, so none comes in between.
-    fn carry_out(
-        &self,
-        mut session: Box<ReadSession>,
-        id: u64,
-        mut actions: Vec<ReadAction>,
-    ) -> Option<Box<ReadSession>> {
-        loop {
-            let mut events = Vec::new();
-            let mut answer = None;
-            for action in actions.drain(..) {
-                match action {
-                    ReadAction::Ask(replica) => self.ask(&mut session, id, replica, &mut events),
-                    ReadAction::Repair(replica, mutations) => {
-                        self.repair(&mut session, id, replica, mutations, &mut events);
-                    }
-                    ReadAction::Answer(result) => answer = Some(result),
-                }
-            }
-            if let Some(result) = answer {
-                self.ops.lock().remove(id);
-                return self.take_answer(session, result);
-            }
-            if events.is_empty() {
-                break;
-            }
-            for event in events {
-                step(&mut session, event, &mut actions);
-            }
-        }
-        self.ops.lock().replace(id, Op::Read(session));
-        None
-    }
-
-    fn ask(&self, session: &mut ReadSession, id: u64, replica: usize, events: &mut Vec<Event>) {
-        let Some(round) = &session.round else { return };
-        let node = round.nodes[replica].node;
-        let deadline = session.request.deadline;
-        if node == self.shared.identity.node {
-            let ticket = Ticket { lane: self.number, id };
-            match self.shared.replica.read(round.op.command(), deadline, ticket) {
-                Some(Ok((page, cost))) => events.push(Event::Page(node, page, cost)),
-                Some(Err((reason, text))) => {
-                    tracing::debug!(reason = text, "the own replica refused a read");
-                    events.push(Event::Failed(node, reason));
-                }
-                None => {}
-            }
-            return;
-        }
-        let operation = v1::PeerOperation {
-            id,
-            timeout_ms: timeout_ms(deadline),
-            placement: round.placement,
-            op: Some(v1::peer_operation::Op::Read(convert::read_operation(round.op.command()))),
-        };
-        if let Err(reason) = self.link(node).ok_or(FailureReason::Disconnected).and_then(|link| link.send(operation)) {
-            events.push(Event::Failed(node, reason));
-        }
-    }
-
-    /// Writes back to a replica what it lacks, as data without a name.
-    fn repair(
-        &self,
-        session: &mut ReadSession,
-        id: u64,
-        replica: usize,
-        mutations: Vec<Mutation>,
-        events: &mut Vec<Event>,
-    ) {
-        crate::metrics::read_repair(mutations.len());
-        let deadline = session.request.deadline;
-        let Some(round) = &mut session.round else { return };
-        let node = round.nodes[replica].node;
-        round.repairs.push((replica, mutations.len()));
-        let kind = RecordKind::Nameless { composer: self.shared.identity.node, known_through: Stamp(0) };
-        let made_at = Stamp(clock::wall_us());
-        let ring = session.place.state.ring();
-        for mutation in mutations {
-            let placement = ring.placement(ring.vnode_bits().vnode(mutation.key.token()));
-            let record = CheckedRecord::encode(kind, session.place.keyspace.id, made_at, &mutation);
-            if node == self.shared.identity.node {
-                let durability = session.place.table.options.durability;
-                let ticket = Ticket { lane: self.number, id };
-                let job = WriteJob { record, durability, deadline, ticket };
-                if let Err((reason, text)) = self.shared.replica.submit(job) {
-                    tracing::debug!(reason = text, "the own replica refused a repair");
-                    events.push(Event::Failed(node, reason));
-                    return;
-                }
-                continue;
-            }
-            let operation = v1::PeerOperation {
-                id,
-                timeout_ms: timeout_ms(deadline),
-                placement,
-                op: Some(v1::peer_operation::Op::Write(record.bytes().clone())),
-            };
-            let sent = self.link(node).ok_or(FailureReason::Disconnected).and_then(|link| link.send(operation));
-            if let Err(reason) = sent {
-                events.push(Event::Failed(node, reason));
-                return;
-            }
-        }
-    }
-
-    pub(super) fn read_page(self: &Arc<Self>, id: u64, node: NodeId, page: Page, cost: ReadCost) {
-        self.read_event(id, Event::Page(node, page, cost));
-    }
-
-    pub(super) fn read_failed(self: &Arc<Self>, id: u64, node: NodeId, reason: FailureReason) {
-        self.read_event(id, Event::Failed(node, reason));
-    }
-
-    pub(super) fn repair_acknowledged(self: &Arc<Self>, id: u64, node: NodeId) {
-        self.read_event(id, Event::Repaired(node));
-    }
-
-    pub(super) fn read_expired(self: &Arc<Self>, id: u64) {
-        self.read_event(id, Event::Expired);
-    }
-
-    fn read_event(self: &Arc<Self>, id: u64, event: Event) {
-        let mut ops = self.ops.lock();
-        let Some(Op::Read(session)) = ops.get(id) else { return };
-        let mut actions = Vec::new();
-        step(session, event, &mut actions);
-        if actions.is_empty() {
-            return;
-        }
-        // The same command goes on under the same id unless it is over.
-        let Some(Op::Read(session)) = ops.replace(id, Op::Stepping) else { return };
-        drop(ops);
-        if let Some(session) = self.carry_out(session, id, actions) {
-            self.run(session);
-        }
-    }
-
     /// A command is over: answers the session, or the request.
-    fn take_answer(
+    pub(super) fn take_answer(
         &self,
         mut session: Box<ReadSession>,
         result: Result<ReadAnswer, ReadError>,
     ) -> Option<Box<ReadSession>> {
         let round = session.round.take()?;
+        self.note_end(&round);
         let answer = match result {
             Ok(answer) => answer,
             Err(error) => {
+                let is_stale = is_stale(&error);
                 let error = failure::read(session.level, error, |at| round.nodes[at].node);
-                session.request.fail(error);
+                match is_stale {
+                    true => self.wait_for_metadata(session, error),
+                    false => session.request.fail(error),
+                }
                 return None;
             }
         };
@@ -446,6 +305,49 @@ impl Lane {
         }
     }
 
+    /// The nodes do not agree on the metadata, and whoever is behind has begun to fetch them: begins the command again
+    /// soon, by the metadata of then.
+    fn wait_for_metadata(&self, mut session: Box<ReadSession>, error: v1::Error) {
+        let again_at = clock::after(STALE_RETRY);
+        if again_at >= session.request.deadline {
+            return session.request.fail(error);
+        }
+        session.stale = Some(Stale { again_at, error });
+        self.ops.lock().insert(Op::Read(session));
+    }
+
+    /// Begins the command of a session again that has waited for metadata, unless its table is gone.
+    fn begin_again(self: &Arc<Self>, mut session: Box<ReadSession>) {
+        let Some(Stale { error, .. }) = session.stale.take() else { return };
+        let state = self.shared.cluster.load_full();
+        let keyspace = state.keyspace(session.place.keyspace.id).cloned();
+        match keyspace.filter(|_| state.table(session.place.table.id).is_some()) {
+            Some(keyspace) if clock::now() < session.request.deadline => {
+                session.place = Place { state, keyspace, table: session.place.table.clone() };
+                // It counts once.
+                session.commands -= 1;
+                self.run(session);
+            }
+            _ => session.request.fail(error),
+        }
+    }
+
+    /// The time has come to look at a read: its deadline, or before.
+    pub(super) fn read_due(self: &Arc<Self>, id: u64) {
+        let mut ops = self.ops.lock();
+        let Some(Op::Read(session)) = ops.get(id) else { return };
+        let deadline = session.request.deadline;
+        if session.round.is_some() {
+            drop(ops);
+            let event = if deadline <= clock::now() { Event::Expired } else { Event::Late };
+            return self.read_event(id, event);
+        }
+        if let Some(Op::Read(session)) = ops.remove(id) {
+            drop(ops);
+            self.begin_again(session);
+        }
+    }
+
     /// Answers the page. `next`: `None` if it is the last; else where the next one begins within the present target.
     fn answer_page(&self, session: Box<ReadSession>, next: Option<Start>) {
         let ReadSession { mut request, place, parts, fingerprint, now_s, rows_left, assembler, target, .. } = *session;
@@ -468,7 +370,7 @@ impl Lane {
                 columns: projector.columns(),
                 rows,
                 paging_state,
-                stamp: clock::wall_us(),
+                stamp: self.shared.peers.wall_us(),
                 table_version: place.table.version,
                 warnings,
                 cost,
@@ -495,8 +397,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn begin(self, request: Request) -> ReadSession {
-        let now_s = clock::wall_us().div_euclid(1_000_000);
+    fn begin(self, request: Request, wall_us: i64) -> ReadSession {
+        let now_s = wall_us.div_euclid(1_000_000);
         let start = self.paging.as_ref().map_or(&Start::Beginning, |state| &state.start);
         let resume = start.resume();
         let live = LiveColumns::of(&self.place.table);
@@ -525,6 +427,7 @@ impl Plan {
             commands: 0,
             is_traced: self.is_traced,
             round: None,
+            stale: None,
         }
     }
 }
@@ -536,32 +439,11 @@ fn tokens_of(target: &parts::ReadTarget) -> TokenRange {
     }
 }
 
-/// One step of the state machine.
-fn step(session: &mut ReadSession, event: Event, actions: &mut Vec<ReadAction>) {
-    let Some(round) = &mut session.round else { return };
-    let index_of = |node: NodeId| round.nodes.iter().position(|replica| replica.node == node);
-    match event {
-        Event::Page(node, page, cost) => {
-            session.request.cost += cost;
-            if let Some(replica) = index_of(node) {
-                round.op.page(replica, page, actions);
-            }
-        }
-        Event::Failed(node, reason) => {
-            if let Some(replica) = index_of(node) {
-                round.op.fail(replica, reason, actions);
-            }
-        }
-        Event::Repaired(node) => {
-            let Some(replica) = index_of(node) else { return };
-            let waits = round.repairs.iter_mut().find(|(at, left)| *at == replica && *left > 0);
-            let Some((_, left)) = waits else { return };
-            *left -= 1;
-            if *left == 0 {
-                round.op.repaired(replica, actions);
-            }
-        }
-        Event::Expired => round.op.expire(actions),
+/// Whether the nodes that failed do not agree with this one on the metadata.
+fn is_stale(error: &ReadError) -> bool {
+    match error {
+        ReadError::Failed { reasons, .. } => reasons.iter().any(|(_, reason)| *reason == FailureReason::Stale),
+        ReadError::Timeout { .. } => false,
     }
 }
 

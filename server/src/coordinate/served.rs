@@ -7,15 +7,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use trefoil::codec::CheckedRecord;
-use trefoil::coordinator::FailureReason;
+use trefoil::coordinator::{FailureReason, Unseen, digest};
 use trefoil::hints::delivery::Outcome as HintOutcome;
-use trefoil::model::{ColumnId, Durability, Instant, NodeId, ReadCommand, Target};
+use trefoil::model::{ColumnId, Durability, Instant, NodeId, Page, ReadCommand, ReadCost, Target};
 use trefoil_proto::convert::peer as convert;
 use trefoil_proto::v1;
 use trefoil_proto::v1::peer_operation::Op as Operation;
 use trefoil_proto::v1::peer_reply::Result as Reply;
 
 use super::ops::Op;
+use super::round::Found;
 use super::{Lane, failure, hinted, request};
 use crate::clock;
 use crate::peers::{ReplyQueue, epoch_from_proto, epoch_to_proto};
@@ -28,6 +29,8 @@ const HINTS_YIELD_ABOVE: usize = 4_096;
 pub(super) struct Served {
     replies: ReplyQueue,
     id: u64,
+    /// Of a read the digest is asked for, without what does not show.
+    digest: Option<Unseen>,
 }
 
 /// What a peer asked, and by when.
@@ -77,6 +80,7 @@ impl Handed {
 }
 
 /// Why it is not done.
+#[expect(clippy::large_enum_variant, reason = "it is made where something is refused and consumed at once")]
 enum Obstacle {
     /// It cannot be.
     Refused(Reply),
@@ -88,13 +92,26 @@ impl Served {
     fn reply(&self, result: Reply) {
         self.replies.send(v1::PeerReply { id: self.id, result: Some(result) });
     }
+
+    /// The page that was read, or its digest.
+    fn read(&self, page: Page, cost: &ReadCost) -> Reply {
+        match self.digest.map(|unseen| digest(&page, unseen)) {
+            None => Reply::Page(convert::replica_page(page, cost)),
+            Some(Ok(digest)) => Reply::Page(convert::replica_digest(digest, cost)),
+            Some(Err(error)) => failed(FailureReason::Storage, error.to_string()),
+        }
+    }
 }
 
 impl Lane {
     /// An operation of a peer; its reply goes to `replies`.
     pub fn serve(self: &Arc<Self>, peer: NodeId, operation: v1::PeerOperation, replies: &ReplyQueue) {
         let deadline = clock::after(Duration::from_millis(u64::from(operation.timeout_ms)));
-        let served = Served { replies: replies.clone(), id: operation.id };
+        let digest = match &operation.op {
+            Some(Operation::Read(read)) => convert::wanted_digest(read),
+            _ => None,
+        };
+        let served = Served { replies: replies.clone(), id: operation.id, digest };
         match work(operation.op) {
             Ok(work) => self.try_serve(Asked { peer, placement: operation.placement, deadline, work, served }),
             Err(reply) => refuse(peer, &served, reply),
@@ -247,7 +264,7 @@ impl Lane {
         let Some(Op::Served(served)) = self.ops.lock().remove_if(id, |op| matches!(op, Op::Served(_))) else { return };
         served.reply(match outcome {
             Outcome::Written => Reply::Acknowledged(v1::Acknowledged {}),
-            Outcome::Read(page, cost) => Reply::Page(convert::replica_page(page, &cost)),
+            Outcome::Read(page, cost) => served.read(page, &cost),
             Outcome::Failed(reason, text) => failed(reason, text),
         });
     }
@@ -257,10 +274,7 @@ impl Lane {
         let id = reply.id;
         match reply.result {
             Some(Reply::Acknowledged(_)) => self.acknowledged(id, peer),
-            Some(Reply::Page(page)) => match convert::page(page) {
-                Ok((page, cost)) => self.read_page(id, peer, page, cost),
-                Err(_) => self.on_failure(id, peer, FailureReason::Malformed),
-            },
+            Some(Reply::Page(page)) => self.on_page(id, peer, page),
             Some(Reply::Answer(answer)) => self.forward_answered(id, answer.result),
             Some(Reply::Failure(failure)) => {
                 tracing::debug!(peer = peer.0, reason = failure.message, "a peer refused an operation");
@@ -273,6 +287,18 @@ impl Lane {
                 self.on_failure(id, peer, FailureReason::Stale);
             }
             None => self.on_failure(id, peer, FailureReason::Malformed),
+        }
+    }
+
+    fn on_page(self: &Arc<Self>, id: u64, peer: NodeId, page: v1::ReplicaPage) {
+        let answer = match convert::digest(&page) {
+            Ok(Some(digest)) => Ok((Found::Digest(digest), convert::cost(page.cost))),
+            Ok(None) => convert::page(page).map(|(page, cost)| (Found::Page(page), cost)),
+            Err(error) => Err(error),
+        };
+        match answer {
+            Ok((found, cost)) => self.read_found(id, peer, found, cost),
+            Err(_) => self.on_failure(id, peer, FailureReason::Malformed),
         }
     }
 
@@ -312,7 +338,7 @@ impl Lane {
         }
         match completion.outcome {
             Outcome::Written => self.acknowledged(completion.id, own),
-            Outcome::Read(page, cost) => self.read_page(completion.id, own, page, cost),
+            Outcome::Read(page, cost) => self.read_found(completion.id, own, Found::Page(page), cost),
             Outcome::Failed(reason, text) => {
                 tracing::debug!(reason = text, "the own replica refused an operation");
                 self.on_failure(completion.id, own, reason);
@@ -320,11 +346,11 @@ impl Lane {
         }
     }
 
-    /// An operation has passed its deadline.
+    /// An operation has passed its deadline, or is a read that is to be looked at.
     pub(super) fn expire(self: &Arc<Self>, id: u64) {
         self.write_expired(id);
         self.hint_done(id, HintOutcome::Lost);
-        self.read_expired(id);
+        self.read_due(id);
         self.forward_expired(id);
         self.counting_expired(id);
     }

@@ -160,7 +160,7 @@ impl Lane {
         hops: u32,
     ) {
         let replicas = place.state.ring().replicas(&place.keyspace, key.token());
-        if !replicas.contains(self.shared.identity.node) {
+        if !self.shared.may_coordinate(&replicas) {
             return self.forward(&place, &replicas, mutation, options, request, hops);
         }
         match self.start_write(&place, key, replicas, mutation.changes, &options, &request) {

@@ -1,6 +1,7 @@
 //! The stream from one lane of this node to one other node, kept up for as long as the other is a member.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -8,10 +9,12 @@ use tokio::time::{Instant, timeout};
 use tonic::Streaming;
 use tonic::transport::Channel;
 use trefoil::coordinator::FailureReason;
+use trefoil::liveness::LinkId;
 use trefoil::model::NodeId;
 use trefoil_proto::v1;
 use trefoil_proto::v1::peer_client::PeerClient as Stub;
 
+use super::pulse::Pulse;
 use super::queue::{Outbox, Outgoing, Refused};
 use super::{Peers, epoch_from_proto, rpc, serve};
 
@@ -21,18 +24,33 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Waits between attempts to connect, doubling from the first to the last.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// A link on which nothing came for so long is given up.
-const SILENCE_MAX: Duration = Duration::from_micros(trefoil::liveness::SILENCE_MAX_US);
-
 /// How often each side says that it is there.
-pub(super) const PING_INTERVAL: Duration = Duration::from_millis(500);
+pub(super) const PING_INTERVAL: Duration = Duration::from_micros(trefoil::liveness::HEARTBEAT_US);
+
+/// How often a link is looked at on which nothing comes.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// One lane's way to one peer.
 pub struct Link {
     /// The peer.
     pub node: NodeId,
     address: String,
-    outbox: Mutex<Option<Arc<Outbox>>>,
+    open: Mutex<Option<Open>>,
+    /// Operations that were sent on the present connection and not replied to.
+    in_flight: AtomicI64,
+}
+
+/// The present connection.
+struct Open {
+    outbox: Arc<Outbox>,
+    pulse: Arc<Pulse>,
+}
+
+/// A connection that was made, as it is received from.
+struct Receiving {
+    id: LinkId,
+    pulse: Arc<Pulse>,
+    replies: Streaming<v1::PeerMessage>,
 }
 
 /// What a lane does with what comes over a link.
@@ -50,31 +68,39 @@ pub trait LinkEvents: Send + Sync + 'static {
 impl Link {
     /// A link that is not connected yet.
     pub fn new(node: NodeId, address: String) -> Link {
-        Link { node, address, outbox: Mutex::new(None) }
+        Link { node, address, open: Mutex::new(None), in_flight: AtomicI64::new(0) }
     }
 
     /// Queues an operation for the peer.
     pub fn send(&self, operation: v1::PeerOperation) -> Result<(), FailureReason> {
-        let outbox = self.outbox.lock();
-        let outbox = outbox.as_ref().ok_or(FailureReason::Disconnected)?;
-        outbox.operation(operation).map_err(|refused| match refused {
+        let open = self.open.lock();
+        let open = open.as_ref().ok_or(FailureReason::Disconnected)?;
+        open.outbox.operation(operation).map_err(|refused| match refused {
             Refused::Full => FailureReason::Overloaded,
             Refused::TooLarge => FailureReason::Malformed,
             Refused::Closed => FailureReason::Disconnected,
-        })
+        })?;
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Operations that were sent and not replied to.
+    pub fn in_flight(&self) -> u64 {
+        u64::try_from(self.in_flight.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
     /// What is queued is not sent any more: nobody waits for it.
     fn close(&self) {
-        if let Some(outbox) = self.outbox.lock().take() {
-            outbox.close();
+        if let Some(open) = self.open.lock().take() {
+            open.outbox.close();
         }
+        self.in_flight.store(0, Ordering::Relaxed);
     }
 
     /// Says that this node is there, and its epoch.
-    pub fn ping(&self, ping: v1::Ping) {
-        if let Some(outbox) = &*self.outbox.lock() {
-            outbox.ping(ping);
+    pub fn ping(&self, epoch: Option<v1::Epoch>) {
+        if let Some(open) = &*self.open.lock() {
+            open.outbox.ping(open.pulse.beat(epoch));
         }
     }
 }
@@ -84,23 +110,27 @@ pub async fn run_link(link: Arc<Link>, peers: Arc<Peers>, events: Arc<dyn LinkEv
     let mut backoff = BACKOFF.0;
     loop {
         match connect(&link, &peers, events.as_ref()).await {
-            Ok(replies) => {
+            Ok(receiving) => {
                 backoff = BACKOFF.0;
                 tracing::info!(peer = link.node.0, "linked");
-                let reason = receive(&link, &peers, events.as_ref(), replies).await;
+                let id = receiving.id;
+                let reason = receive(&link, &peers, events.as_ref(), receiving).await;
                 tracing::warn!(peer = link.node.0, reason, "link lost");
                 link.close();
-                peers.disconnected(link.node);
+                peers.disconnected(link.node, id, reason);
                 events.lost(link.node);
             }
-            Err(reason) => tracing::debug!(peer = link.node.0, reason, "no link"),
+            Err(reason) => {
+                tracing::debug!(peer = link.node.0, reason, "no link");
+                peers.refused(link.node, reason);
+            }
         }
         tokio::time::sleep(backoff).await;
         backoff = (backoff * 2).min(BACKOFF.1);
     }
 }
 
-async fn connect(link: &Link, peers: &Peers, events: &dyn LinkEvents) -> Result<Streaming<v1::PeerMessage>, String> {
+async fn connect(link: &Link, peers: &Peers, events: &dyn LinkEvents) -> Result<Receiving, String> {
     let channel: Channel = rpc::endpoint(&link.address)?.connect().await.map_err(|error| chain(&error))?;
     let outbox = Arc::new(Outbox::default());
     let hello = v1::PeerMessage { hello: Some(events.hello()), ..v1::PeerMessage::default() };
@@ -121,12 +151,13 @@ async fn connect(link: &Link, peers: &Peers, events: &dyn LinkEvents) -> Result<
     if hello.node_id != link.node.0 {
         return Err(format!("{} is node {}, not {}", link.address, hello.node_id, link.node.0));
     }
-    *link.outbox.lock() = Some(outbox);
-    peers.connected(link.node);
+    let pulse = Arc::new(Pulse::new());
+    *link.open.lock() = Some(Open { outbox, pulse: pulse.clone() });
+    let id = peers.connected(link.node);
     if let Some(epoch) = hello.epoch {
         peers.told(link.node, epoch_from_proto(&epoch));
     }
-    Ok(replies)
+    Ok(Receiving { id, pulse, replies })
 }
 
 /// Hands on what comes until the stream ends, and says why it did.
@@ -134,30 +165,40 @@ async fn receive(
     link: &Link,
     peers: &Peers,
     events: &dyn LinkEvents,
-    mut replies: Streaming<v1::PeerMessage>,
+    Receiving { id, pulse, mut replies }: Receiving,
 ) -> String {
-    let (mut next_ping, mut heard) = (Instant::now(), Instant::now());
+    let mut next_ping = Instant::now();
     loop {
-        if Instant::now() >= next_ping {
-            link.ping(serve::ping(&events.hello()));
-            next_ping = Instant::now() + PING_INTERVAL;
+        let now = Instant::now();
+        if now >= next_ping {
+            link.ping(events.hello().epoch);
+            next_ping = now + PING_INTERVAL;
         }
-        match tokio::time::timeout_at(next_ping, replies.message()).await {
+        match tokio::time::timeout_at(next_ping.min(now + LOOK), replies.message()).await {
             Ok(Ok(Some(message))) => {
-                heard = Instant::now();
-                peers.heard(link.node);
-                if let Some(epoch) = message.ping.and_then(|ping| ping.epoch) {
-                    peers.told(link.node, epoch_from_proto(&epoch));
+                peers.heard(link.node, id);
+                if let Some(ping) = message.ping {
+                    peers.heartbeat(link.node, id, pulse.heard(&ping));
+                    if let Some(epoch) = ping.epoch {
+                        peers.told(link.node, epoch_from_proto(&epoch));
+                    }
+                    // The peer's other links may be well: this one is judged by itself.
+                    if let Some(fault) = peers.fault(link.node, id) {
+                        return fault;
+                    }
                 }
                 if !message.replies.is_empty() {
+                    link.in_flight.fetch_sub(message.replies.len() as i64, Ordering::Relaxed);
                     events.replies(link.node, message.replies);
                 }
             }
             Ok(Ok(None)) => return "the peer ended it".to_owned(),
             Ok(Err(status)) => return status.message().to_owned(),
-            // The peer's other links may be well: this one is judged by itself.
-            Err(_) if heard.elapsed() > SILENCE_MAX => return format!("nothing came for {SILENCE_MAX:?}"),
-            Err(_) => {}
+            Err(_) => {
+                if let Some(fault) = peers.fault(link.node, id) {
+                    return fault;
+                }
+            }
         }
     }
 }

@@ -12,9 +12,9 @@ use trefoil::model::NodeId;
 use trefoil_proto::v1;
 use trefoil_proto::v1::peer_server::Peer;
 
+use super::pulse::Pulse;
 use super::queue::{Outbox, ReplyQueue};
 use super::{PROTOCOL_MAX, PROTOCOL_MIN, epoch_from_proto, link};
-use crate::clock;
 
 /// What the node does with what peers ask.
 #[tonic::async_trait]
@@ -95,14 +95,17 @@ async fn serve<E: PeerEvents>(
     replies: ReplyQueue,
     mut stop: watch::Receiver<bool>,
 ) {
-    let outbox = &replies.0;
+    let (outbox, pulse) = (&replies.0, Pulse::new());
     let mut pings = tokio::time::interval(link::PING_INTERVAL);
     loop {
         tokio::select! {
             message = next_message(&mut messages, outbox) => match message {
                 Ok(Some(message)) => {
-                    if let Some(epoch) = message.ping.and_then(|ping| ping.epoch) {
-                        events.told(peer, epoch_from_proto(&epoch));
+                    if let Some(ping) = message.ping {
+                        pulse.heard(&ping);
+                        if let Some(epoch) = ping.epoch {
+                            events.told(peer, epoch_from_proto(&epoch));
+                        }
                     }
                     outbox.opened(message.operations.len());
                     for operation in message.operations {
@@ -114,7 +117,7 @@ async fn serve<E: PeerEvents>(
             },
             _ = pings.tick() => {
                 if let Ok(hello) = events.hello() {
-                    outbox.ping(ping(&hello));
+                    outbox.ping(pulse.beat(hello.epoch));
                 }
             }
             // An error says that the node is gone.
@@ -130,11 +133,6 @@ async fn next_message(
 ) -> Result<Option<v1::PeerMessage>, Status> {
     outbox.room().await;
     messages.message().await
-}
-
-/// The regular message of a node that greets so.
-pub(super) fn ping(hello: &v1::Hello) -> v1::Ping {
-    v1::Ping { clock_us: clock::wall_us(), epoch: hello.epoch }
 }
 
 /// Whether two nodes can talk: one cluster, a common protocol, two different nodes.

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use prost::Message;
 use tokio::sync::Semaphore;
 use tonic::Status;
+use trefoil::liveness::View;
 use trefoil::metadata::{ClusterState, Epoch};
 use trefoil::model::{NodeId, TableId, Vnode};
 use trefoil::store::QuarantinedFile;
@@ -104,6 +105,8 @@ impl Control {
             quarantined: self.shared.replica.store().quarantined().iter().map(quarantined).collect(),
             log_failure: self.shared.replica.store().log_failure().unwrap_or_default(),
             storage_failure: self.shared.storage_failure().unwrap_or_default(),
+            peers: self.shared.peers.views().iter().map(peer_view).collect(),
+            clock_off_us: self.shared.peers.own_clock_off(),
             ..v1::NodeReport::default()
         };
         self.report_hints(&mut report);
@@ -169,6 +172,18 @@ impl Control {
             v1::CallKind::Hints => self.answer_hints(body).await,
             other => Err(Status::unimplemented(format!("{} is not asked here", other.as_str_name()))),
         }
+    }
+}
+
+fn peer_view(view: &View) -> v1::PeerView {
+    v1::PeerView {
+        node: view.node.0,
+        state: view.state.name().to_owned(),
+        reason: view.reason.clone().unwrap_or_default(),
+        for_ms: view.for_us / 1_000,
+        phi: view.phi,
+        round_trip_us: view.round_trip_us,
+        clock_ahead_us: view.ahead_us,
     }
 }
 

@@ -3,13 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rand::RngExt;
+use rand::rngs::StdRng;
+
 use super::replica::Replica;
 use crate::coordinator::{
-    Consistency, FailureReason, ReadAction, ReadAnswer, ReadError, ReadOp, ReplicaMask, Requirement, Unavailable,
-    indices,
+    Consistency, FailureReason, ReadAction, ReadAnswer, ReadError, ReadOp, ReplicaMask, Requirement, Unavailable, Want,
+    digest, indices,
 };
 use crate::model::naive::TABLE;
-use crate::model::{Direction, Mutation, Page, PageEnd, ReadCommand, Slice, Target, TokenRange};
+use crate::model::{Direction, Mutation, Page, PageEnd, ReadCommand, Slice, Target, Timestamp, TokenRange};
 
 /// What is wrong with a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +27,8 @@ pub(super) enum Fault {
     RefusesWrites,
     /// Answers bytes that mean nothing.
     Malformed,
+    /// Answers nothing.
+    Silent,
 }
 
 /// The replicas of all partitions, and the coordinator beside replica 0.
@@ -35,6 +40,10 @@ pub(super) struct Cluster {
     pub(super) regions: Vec<u16>,
     /// Whom the coordinator was told is nearest.
     pub(super) nearest_first: Vec<usize>,
+    /// Below which deletions do not show in digests.
+    pub(super) below: Option<Timestamp>,
+    /// In what order things happen; `None`: as they were asked for.
+    pub(super) mix: Option<StdRng>,
     /// What happened, a word and a replica each.
     pub(super) log: Vec<String>,
 }
@@ -51,6 +60,8 @@ impl Cluster {
             faults: vec![Fault::None; regions.len()],
             regions: regions.to_vec(),
             nearest_first: (0..regions.len()).collect(),
+            below: None,
+            mix: None,
             log: Vec::new(),
         }
     }
@@ -70,13 +81,36 @@ impl Cluster {
         let alive: Vec<usize> =
             self.nearest_first.iter().copied().filter(|replica| self.faults[*replica] != Fault::Dead).collect();
         let mut actions = Vec::new();
-        let mut op = ReadOp::start(Arc::new(command), requirement, &alive, &mut actions)?;
+        let mut op = ReadOp::start(Arc::new(command), requirement, &alive, self.below, &mut actions)?;
         let mut queue = VecDeque::from(actions);
         let mut answer = None;
-        while let Some(action) = queue.pop_front() {
+        let mut has_settled = false;
+        loop {
             let mut out = Vec::new();
+            if let Some(mix) = &mut self.mix {
+                // What is under way comes in any order, and the shell may find that it takes long at any time.
+                let turn = mix.random_range(0..queue.len().max(1));
+                queue.rotate_left(turn);
+                match mix.random_range(0..8) {
+                    0 => drop(op.speculate(&mut out)),
+                    1 => op.settle(&mut out),
+                    _ => {}
+                }
+            }
+            queue.extend(out.drain(..));
+            let Some(action) = queue.pop_front() else {
+                if std::mem::replace(&mut has_settled, true) {
+                    break;
+                }
+                op.settle(&mut out);
+                if !out.is_empty() {
+                    self.log.push("settle".to_owned());
+                }
+                queue.extend(out);
+                continue;
+            };
             match action {
-                ReadAction::Ask(replica) => self.ask(&mut op, replica, &mut out),
+                ReadAction::Ask(replica, want) => self.ask(&mut op, replica, want, &mut out),
                 ReadAction::Repair(replica, mutations) => self.repair(&mut op, replica, &mutations, &mut out),
                 ReadAction::Answer(result) => assert!(answer.replace(result).is_none(), "a read is answered once"),
             }
@@ -91,17 +125,22 @@ impl Cluster {
         }
     }
 
-    fn ask(&mut self, op: &mut ReadOp, replica: usize, out: &mut Vec<ReadAction>) {
-        self.log.push(format!("ask {replica}"));
+    fn ask(&mut self, op: &mut ReadOp, replica: usize, want: Want, out: &mut Vec<ReadAction>) {
+        let word = if want == Want::Page { "ask" } else { "digest" };
+        self.log.push(format!("{word} {replica}"));
         match self.faults[replica] {
             Fault::Dead => panic!("a dead replica was asked"),
             Fault::Fails => op.fail(replica, FailureReason::Disconnected, out),
+            Fault::Silent => {}
             Fault::Malformed => {
                 op.page(replica, Page { entries: vec![0xee].into(), end: PageEnd::Complete }, out);
             }
             Fault::None | Fault::RefusesWrites => {
                 let page = self.replicas[replica].read(op.command());
-                op.page(replica, page, out);
+                match want {
+                    Want::Page => op.page(replica, page, out),
+                    Want::Digest => op.digest(replica, digest(&page, op.unseen()).unwrap(), out),
+                }
             }
         }
     }

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod consistency;
+mod digest;
 mod guards;
 mod pages;
 mod paging;

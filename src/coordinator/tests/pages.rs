@@ -1,8 +1,10 @@
 //! Whole reads, page by page, against what one replica that was told everything would show.
 
 use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 
-use super::cluster::{Cluster, whole_table};
+use super::cluster::{Cluster, Fault, whole_table};
 use super::replica::{PARTITIONS, Replica, keys};
 use crate::coordinator::{
     Assembler, Consistency, Extent, Next, PageLimits, PagingState, ReadAnswer, ResultRow, Resume, Start,
@@ -229,6 +231,25 @@ proptest! {
     fn quorums_overlap(history in any_history(2), request in any_request(), nearest in 0..3usize) {
         let mut cluster = told(&history);
         cluster.nearest_first.rotate_left(nearest);
+        let request = Request { level: Consistency::Quorum, ..request };
+        prop_assert_eq!(read(&mut cluster, &request), request.expected(&union(&history)));
+    }
+
+    /// The same in whatever order answers come, with one more asked at any time and silent ones left behind, and with the
+    /// page of a replica that fails asked of another.
+    #[test]
+    fn quorums_overlap_in_any_order(
+        history in any_history(2), request in any_request(), nearest in 0..3usize, seed in any::<u64>(),
+        fault in proptest::sample::select(vec![Fault::None, Fault::Fails, Fault::Silent, Fault::Malformed]),
+    ) {
+        let mut cluster = told(&history);
+        cluster.nearest_first.rotate_left(nearest);
+        // One that is silent from the beginning is seen by whoever looks, if it is not the one that others stand in for.
+        cluster.faults[usize::from(fault != Fault::Silent)] = fault;
+        if fault == Fault::Silent {
+            cluster.nearest_first = vec![1, 2, 0];
+        }
+        cluster.mix = Some(StdRng::seed_from_u64(seed));
         let request = Request { level: Consistency::Quorum, ..request };
         prop_assert_eq!(read(&mut cluster, &request), request.expected(&union(&history)));
     }

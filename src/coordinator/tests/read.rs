@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::cluster::{Cluster, Fault, whole_table};
 use super::replica::Replica;
-use crate::coordinator::{Consistency, FailureReason, ReadAction, ReadAnswer, ReadError, ReadOp, Requirement};
+use crate::coordinator::{
+    Consistency, FailureReason, ReadAction, ReadAnswer, ReadError, ReadOp, Requirement, Want, digest,
+};
 use crate::model::naive::{deletion, partition_key, row_key, rows, value};
 use crate::model::{Fragment, PageEnd, ReadCommand, Row, Slice, Target};
 
@@ -42,7 +44,7 @@ fn equal_answers_of_as_many_as_the_level_needs_are_enough() {
     let mut cluster = cluster_with(0b111);
     let answer = read(&mut cluster, Consistency::Quorum);
     assert_eq!((values(&answer), answer.repaired), (vec!["new".to_owned()], false));
-    assert_eq!(cluster.log, ["ask 0", "ask 1"]);
+    assert_eq!(cluster.log, ["ask 0", "digest 1"]);
     read(&mut cluster, Consistency::One);
     assert_eq!(cluster.log, ["ask 0"]);
 }
@@ -53,9 +55,9 @@ fn the_next_nearest_stands_in_for_one_that_fails() {
     cluster.nearest_first = vec![2, 0, 1];
     cluster.faults[2] = Fault::Fails;
     read(&mut cluster, Consistency::Quorum);
-    assert_eq!(cluster.log, ["ask 0", "ask 2", "ask 1"]);
+    assert_eq!(cluster.log, ["ask 2", "digest 0", "ask 1"]);
     cluster.faults[0] = Fault::Fails;
-    let reasons = vec![(0, FailureReason::Disconnected), (2, FailureReason::Disconnected)];
+    let reasons = vec![(2, FailureReason::Disconnected), (0, FailureReason::Disconnected)];
     let failed = ReadError::Failed { required: 2, received: 0, reasons };
     assert_eq!(cluster.execute(one_row(), Consistency::Quorum).unwrap(), Err(failed));
     cluster.faults[0] = Fault::Dead;
@@ -68,7 +70,7 @@ fn when_answers_differ_all_are_asked_and_all_become_equal() {
     let mut cluster = cluster_with(0b001);
     let answer = read(&mut cluster, Consistency::Quorum);
     assert_eq!((values(&answer), answer.repaired), (vec!["new".to_owned()], true));
-    assert_eq!(cluster.log, ["ask 0", "ask 1", "ask 2", "repair 1", "repair 2"]);
+    assert_eq!(cluster.log, ["ask 0", "digest 1", "ask 1", "ask 2", "repair 1", "repair 2"]);
     assert!(cluster.holds_the_same_everywhere());
 }
 
@@ -80,11 +82,11 @@ fn b037_a_lost_and_a_stale_replica_do_not_outvote_the_newest() {
     cluster.replicas[1] = Replica::default();
     cluster.nearest_first = vec![1, 2, 0];
     assert_eq!(values(&read(&mut cluster, Consistency::Quorum)), ["new"]);
-    assert_eq!(cluster.log, ["ask 1", "ask 2", "ask 0", "repair 1", "repair 2"]);
+    assert_eq!(cluster.log, ["ask 1", "digest 2", "ask 2", "ask 0", "repair 1", "repair 2"]);
     assert!(cluster.holds_the_same_everywhere());
     cluster.nearest_first = vec![0, 2, 1];
     assert_eq!(values(&read(&mut cluster, Consistency::Quorum)), ["new"]);
-    assert_eq!(cluster.log, ["ask 0", "ask 2"]);
+    assert_eq!(cluster.log, ["ask 0", "digest 2"]);
 }
 
 /// B109: two regions and a cut link; replicas of the own region differ. LOCAL_QUORUM reads and repairs within the
@@ -96,7 +98,7 @@ fn b109_a_local_read_sends_nothing_to_other_regions() {
     cluster.write(0b000001, &rows(P, [(0, value("new", 2))]));
     [1, 3, 5].into_iter().for_each(|remote| cluster.faults[remote] = Fault::Fails);
     assert_eq!(values(&read(&mut cluster, Consistency::LocalQuorum)), ["new"]);
-    assert_eq!(cluster.log, ["ask 0", "ask 2", "ask 4", "repair 2", "repair 4"]);
+    assert_eq!(cluster.log, ["ask 0", "digest 2", "ask 2", "ask 4", "repair 2", "repair 4"]);
 }
 
 /// B115: N2 is stale and has no room for writes. Quorum reads go on: replicas that have everything count without being
@@ -138,8 +140,8 @@ fn what_comes_late_or_from_strangers_changes_nothing() {
     let page = |replica: usize| cluster.replicas[replica].read(&command);
     let requirement = Requirement::new(Consistency::Quorum, &[0, 0, 0], 0);
     let mut out = Vec::new();
-    let mut op = ReadOp::start(command.clone(), requirement, &[0, 1, 2], &mut out).unwrap();
-    assert!(matches!(out[..], [ReadAction::Ask(0), ReadAction::Ask(1)]));
+    let mut op = ReadOp::start(command.clone(), requirement, &[0, 1, 2], None, &mut out).unwrap();
+    assert!(matches!(out[..], [ReadAction::Ask(0, Want::Page), ReadAction::Ask(1, Want::Digest)]));
     out.clear();
     op.page(2, page(2), &mut out);
     op.repaired(0, &mut out);
@@ -149,7 +151,7 @@ fn what_comes_late_or_from_strangers_changes_nothing() {
     op.fail(0, FailureReason::Disconnected, &mut out);
     assert!(out.is_empty(), "replica 1 is still to answer: {out:?}");
     op.page(1, page(1), &mut out);
-    assert!(matches!(out[..], [ReadAction::Ask(2)]), "they differ: {out:?}");
+    assert!(matches!(out[..], [ReadAction::Ask(2, Want::Page)]), "they differ: {out:?}");
     out.clear();
     op.page(2, page(2), &mut out);
     assert!(matches!(out[..], [ReadAction::Repair(1, _), ReadAction::Repair(2, _)]), "{out:?}");
@@ -174,7 +176,7 @@ fn the_deadline_tells_what_was_missing() {
     let expired = |pages: &[usize]| {
         let requirement = Requirement::new(Consistency::Quorum, &[0, 0, 0], 0);
         let mut out = Vec::new();
-        let mut op = ReadOp::start(command.clone(), requirement, &[0, 1, 2], &mut out).unwrap();
+        let mut op = ReadOp::start(command.clone(), requirement, &[0, 1, 2], None, &mut out).unwrap();
         pages.iter().for_each(|replica| op.page(*replica, page(*replica), &mut out));
         op.expire(&mut out);
         match out.pop() {
@@ -228,7 +230,7 @@ fn b107_an_answer_is_counted_with_what_it_brings() {
     for order in [[0, 1], [1, 0]] {
         let mut actions = Vec::new();
         let requirement = Requirement::new(Consistency::Quorum, &[0, 0], 0);
-        let mut op = ReadOp::start(Arc::new(one_row()), requirement, &[0, 1], &mut actions).unwrap();
+        let mut op = ReadOp::start(Arc::new(one_row()), requirement, &[0, 1], None, &mut actions).unwrap();
         actions.clear();
         op.page(order[0], replicas[order[0]].read(op.command()), &mut actions);
         assert!(actions.is_empty(), "one of two has answered: {actions:?}");
@@ -241,4 +243,44 @@ fn b107_an_answer_is_counted_with_what_it_brings() {
         let Some(ReadAction::Answer(Ok(answer))) = actions.pop() else { panic!("{actions:?}") };
         assert_eq!(values(&answer), ["new"]);
     }
+}
+
+/// The one whose page was asked for fails when the other's digest is there: that one is asked for its page.
+#[test]
+fn a_replica_of_which_the_digest_is_known_stands_in_for_the_page() {
+    let cluster = cluster_with(0b111);
+    let command = Arc::new(one_row());
+    let page = cluster.replicas[1].read(&command);
+    let mut out = Vec::new();
+    let requirement = Requirement::new(Consistency::One, &[0, 0, 0], 0);
+    let mut op = ReadOp::start(command, requirement, &[0, 1], None, &mut out).unwrap();
+    assert_eq!(op.speculate(&mut out), Some(1));
+    assert_eq!(op.speculate(&mut out), None, "nobody is left");
+    assert!(matches!(out[..], [ReadAction::Ask(0, Want::Page), ReadAction::Ask(1, Want::Page)]), "{out:?}");
+    out.clear();
+    op.page(1, page.clone(), &mut out);
+    assert!(matches!(&out[..], [ReadAction::Answer(Ok(answer))] if values(answer) == ["new"]), "{out:?}");
+    // At QUORUM, where two are alive and the better one fails, the level is not met.
+    out.clear();
+    let requirement = Requirement::new(Consistency::Quorum, &[0, 0, 0], 0);
+    let mut op = ReadOp::start(op.command().clone(), requirement, &[0, 1, 2], None, &mut out).unwrap();
+    let own = digest(&page, op.unseen()).unwrap();
+    op.digest(1, own, &mut out);
+    op.fail(0, FailureReason::Disconnected, &mut out);
+    let Some(ReadAction::Ask(2, Want::Page)) = out.pop() else { panic!("{out:?}") };
+    op.fail(2, FailureReason::Disconnected, &mut out);
+    let Some(ReadAction::Answer(Err(ReadError::Failed { required: 2, received: 1, .. }))) = out.pop() else {
+        panic!("{out:?}")
+    };
+}
+
+/// Answers differ and the third replica is silent: once it had its time, two that answered are enough for a quorum.
+#[test]
+fn a_silent_replica_is_not_waited_for_once_the_level_is_met() {
+    let mut cluster = cluster_with(0b001);
+    cluster.faults[2] = Fault::Silent;
+    assert_eq!(values(&read(&mut cluster, Consistency::Quorum)), ["new"]);
+    assert_eq!(cluster.log, ["ask 0", "digest 1", "ask 1", "ask 2", "settle", "repair 1"]);
+    let late = cluster.execute(one_row(), Consistency::All).unwrap();
+    assert_eq!(late, Err(ReadError::Timeout { required: 3, received: 2, data_present: true }));
 }

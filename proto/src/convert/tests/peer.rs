@@ -2,14 +2,15 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use trefoil::coordinator::{Digest, Unseen};
 use trefoil::model::{
     Bound, ClusteringKey, Direction, Order, Page, PageEnd, PagePosition, PartitionKey, ReadCommand, RowPosition, Slice,
-    TableId, Target, Token, TokenRange, Type,
+    TableId, Target, Timestamp, Token, TokenRange, Type,
 };
 use uuid::Uuid;
 
 use crate::convert::peer;
-use crate::v1::{BoundPair, ReadOperation};
+use crate::v1::{BoundPair, ReadOperation, ReplicaPage};
 
 fn key(value: i32) -> ClusteringKey {
     ClusteringKey::encode(&[value.to_be_bytes().to_vec().into()], &[(Type::Int, Order::Ascending)]).unwrap()
@@ -63,6 +64,35 @@ proptest! {
         let cost = trefoil::model::ReadCost { blocks_read: 3, rows: 4, ..Default::default() };
         prop_assert_eq!(peer::page(peer::replica_page(page.clone(), &cost)).unwrap(), (page, cost));
     }
+}
+
+#[test]
+fn a_digest_survives_the_wire() {
+    let command = ReadCommand {
+        table: TableId(Uuid::nil()),
+        target: Target::Scan(TokenRange::ALL),
+        slices: vec![],
+        direction: Direction::Forward,
+        after: None,
+        now_s: 7,
+        limit_rows: 1,
+        limit_bytes: 0,
+    };
+    for below in [None, Some(Timestamp(-5))] {
+        let unseen = Unseen { now_s: 7, below };
+        let operation = peer::digest_operation(&command, unseen);
+        assert_eq!(peer::wanted_digest(&operation), Some(unseen));
+        assert_eq!(peer::read_command(operation).unwrap(), command);
+    }
+    assert_eq!(peer::wanted_digest(&peer::read_operation(&command)), None);
+    let cost = trefoil::model::ReadCost { rows: 4, ..Default::default() };
+    let answer = peer::replica_digest(Digest([9; 16]), &cost);
+    assert_eq!(peer::digest(&answer).unwrap(), Some(Digest([9; 16])));
+    assert_eq!(peer::cost(answer.cost), cost);
+    assert_eq!(peer::digest(&ReplicaPage::default()).unwrap(), None);
+    let short = ReplicaPage { digest: Bytes::from_static(b"short"), ..answer.clone() };
+    let both = ReplicaPage { entries: Bytes::from_static(b"entries"), ..answer };
+    assert!(peer::digest(&short).is_err() && peer::digest(&both).is_err());
 }
 
 #[test]

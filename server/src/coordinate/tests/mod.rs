@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod asking;
+mod late;
 mod site;
 
 use std::time::Duration;

@@ -13,7 +13,7 @@ fn write(id: u64, bytes: usize) -> PeerOperation {
 }
 
 fn page(id: u64, bytes: usize) -> PeerReply {
-    let page = ReplicaPage { entries: Bytes::from(vec![0; bytes]), end: None, cost: None };
+    let page = ReplicaPage { entries: Bytes::from(vec![0; bytes]), ..ReplicaPage::default() };
     PeerReply { id, result: Some(peer_reply::Result::Page(page)) }
 }
 
