@@ -134,6 +134,11 @@ pub fn walked_row(
     Ok(Some((key, EncodedRow::trusted(bytes.slice(end - row_len..end)))))
 }
 
+/// The encoded row in what stands behind the key of an entry that [`super::skim::skim_entry`] found to be a row.
+pub fn row_behind_key(bytes: &[u8]) -> Result<&[u8]> {
+    Cursor::new("row of an entry", bytes).bytes()
+}
+
 fn read_header(reader: &mut Reader, trust: Trust) -> Result<PartitionHeader<EncodedRow>> {
     let key = PartitionKey::from_bytes(reader.bytes()?);
     let (deletion, static_row) = read_header_behind_key(reader, trust)?;

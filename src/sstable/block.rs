@@ -19,7 +19,7 @@ use crate::codec::EncodedRow;
 use crate::codec::entry::{Trust, put_deletion, read_deletion, read_entry, read_header_behind_key, walked_row};
 use crate::codec::skim::{Outline, skim_entry};
 use crate::codec::varint::{Cursor, Reader, put_bytes, put_varint};
-use crate::model::{Deletion, Fragment, PartitionKey, Token};
+use crate::model::{ClusteringKey, Deletion, Fragment, PartitionKey, Token};
 use crate::{Corrupt, Result};
 
 const CONTINUED: u8 = 0x01;
@@ -149,6 +149,35 @@ impl Block {
     pub(super) fn key(&self, entry: u32) -> &[u8] {
         let Entry { key_at, key_end, .. } = self.entries[entry as usize];
         &self.bytes[key_at as usize..key_end as usize]
+    }
+
+    /// The bytes of an entry, and those of them behind its key.
+    pub(super) fn entry(&self, entry: u32) -> (&[u8], &[u8]) {
+        let (at, end) = self.extent(entry);
+        let key_end = self.entries[entry as usize].key_end as usize;
+        (&self.bytes[at..end], &self.bytes[key_end..end])
+    }
+
+    /// How many bytes the entries from one up to another take.
+    pub(super) fn bytes_between(&self, from: u32, to: u32) -> usize {
+        match to > from {
+            true => self.extent(to - 1).1 - self.extent(from).0,
+            false => 0,
+        }
+    }
+
+    /// Decodes an entry that is a row.
+    pub(super) fn row(&self, entry: u32) -> Result<(ClusteringKey, EncodedRow)> {
+        match self.fragment(entry)? {
+            Fragment::Row(key, row) => Ok((key, row)),
+            _ => Err(Corrupt::new("SSTable block", "there is something else in the place of a row").into()),
+        }
+    }
+
+    /// Whether range deletions begin or end among these entries.
+    pub(super) fn has_changes(&self, span: Span) -> bool {
+        let before = self.changes.partition_point(|(at, _)| *at < span.start);
+        self.changes.get(before).is_some_and(|(at, _)| *at < span.end)
     }
 
     /// Decodes an entry.

@@ -76,6 +76,13 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// `false`: the file has nothing of the partition but rows.
+    pub(super) fn may_know_more_than_rows(&self, partition: Token) -> bool {
+        self.knows == Knows::Partitions || self.bloom.may_contain(beyond_rows(partition))
+    }
+}
+
 /// What fragments, in order, have to do with a filter: all that a builder adds, and all that is looked for when a file is verified.
 #[derive(Default)]
 pub(super) struct Known {

@@ -52,14 +52,14 @@ pub(super) struct Rows {
 }
 
 /// A place between two entries of the partition.
-struct Spot {
-    number: u32,
-    block: Arc<Block>,
-    span: Span,
+pub(super) struct Spot {
+    pub(super) number: u32,
+    pub(super) block: Arc<Block>,
+    pub(super) span: Span,
     /// The entry above the place.
-    above: u32,
+    pub(super) above: u32,
     /// The range deletion in force at the place.
-    in_force: Option<Deletion>,
+    pub(super) in_force: Option<Deletion>,
 }
 
 impl Selection {
@@ -179,7 +179,7 @@ impl Rows {
 
 impl Spot {
     /// The place where a slice begins, in the direction of the read.
-    fn seek(
+    pub(super) fn seek(
         blocks: &mut Blocks,
         key: &PartitionKey,
         slice: &Slice,
@@ -219,7 +219,7 @@ impl Spot {
     }
 
     /// `false`: the partition ends here, or goes on behind `end` only.
-    fn enter_next_block(&mut self, blocks: &mut Blocks, key: &PartitionKey, end: &Bound) -> Result<bool> {
+    pub(super) fn enter_next_block(&mut self, blocks: &mut Blocks, key: &PartitionKey, end: &Bound) -> Result<bool> {
         let next = self.number + 1;
         if self.span.end < self.block.len() || !blocks.continues_below(next, key, end)? {
             return self.check_partition_end(blocks, key);
@@ -260,7 +260,12 @@ impl Spot {
     }
 
     /// `false`: the partition begins here, or nothing before lies above `start`.
-    fn enter_previous_block(&mut self, blocks: &mut Blocks, key: &PartitionKey, start: &Bound) -> Result<bool> {
+    pub(super) fn enter_previous_block(
+        &mut self,
+        blocks: &mut Blocks,
+        key: &PartitionKey,
+        start: &Bound,
+    ) -> Result<bool> {
         if self.span.header.is_some() || compare_with_first_behind(self.block.key(0), start).is_le() {
             return Ok(false);
         }

@@ -45,6 +45,7 @@ mod limits;
 mod manifest;
 mod memory;
 mod names;
+mod page;
 mod point;
 mod quarantine;
 mod read;
@@ -52,6 +53,7 @@ mod recovery;
 mod replication;
 mod snapshots;
 mod stopped;
+mod straight;
 mod table;
 #[cfg(test)]
 mod tests;

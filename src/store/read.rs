@@ -11,26 +11,18 @@
 
 use bytes::Bytes;
 
+use super::page::PageBuilder;
 use super::point;
+use super::straight::Straight;
 use super::view::View;
 use super::{Store, TableSpec};
-use crate::codec::EncodedRow;
-use crate::codec::entry::{put_entry, put_header, put_row};
 use crate::model::reconcile::merge_deletions;
 use crate::model::{
-    Bound, ClusteringKey, Deletion, Direction, Fragment, Glance, LiveColumns, Lone, Merge, Page, PageEnd, PagePosition,
-    PartitionHeader, PartitionKey, ReadCommand, ReadCost, RowPosition, ScanRange, Slice, Step, Stream, Target,
-    TokenRange,
+    Bound, Direction, Glance, Merge, Page, PageEnd, PagePosition, PartitionKey, ReadCommand, ReadCost, RowPosition,
+    ScanRange, Slice, Stream, Target, TokenRange,
 };
 use crate::sstable::{Access, FragmentStream, RowHash};
 use crate::{Error, Result};
-
-/// A page ends behind so many long runs of covered rows (`model::merge` says how long): some 10 ms of work, so that a
-/// thread that serves others is not held by a deleted million.
-const PASSES_MAX: u32 = 8;
-
-/// Rows of dropped columns alone after which a page ends.
-const ROWS_GONE_MAX: u32 = 10_000;
 
 impl Store {
     /// Answers a read from one view of the table.
@@ -79,11 +71,11 @@ fn read_lone(
         Glance::Absent => return Ok(Some((Page { entries: Bytes::new(), end: PageEnd::Complete }, cost))),
         Glance::Lone(lone) => lone,
     };
-    let mut page = PageBuilder::new(command, spec.live.as_ref(), *slice == Slice::all());
+    let mut page = PageBuilder::new(command, spec, *slice == Slice::all());
     let cut = page.take_lone(key, lone)?;
     let is_left = |cut: &PagePosition| cut.row.bound(Direction::Forward).is_some_and(|bound| bound < slice.end);
     let end = cut.filter(is_left).map_or(PageEnd::Complete, PageEnd::At);
-    Ok(Some((Page { entries: page.out.into(), end }, cost)))
+    Ok(Some((Page { entries: page.finish().into(), end }, cost)))
 }
 
 struct Read<'a> {
@@ -98,7 +90,7 @@ struct Read<'a> {
 
 impl Read<'_> {
     fn page(mut self) -> Result<(Page, ReadCost)> {
-        let mut page = PageBuilder::new(self.command, self.spec.live.as_ref(), self.slices == [Slice::all()]);
+        let mut page = PageBuilder::new(self.command, self.spec, self.slices == [Slice::all()]);
         let cut = match (&self.command.target, &self.command.after) {
             (Target::Partition(key), None) => self.partition(key, &self.slices.clone(), &mut page)?,
             (Target::Partition(key), Some(after)) => self.rest_of_partition(Some(key), after, &mut page)?,
@@ -115,7 +107,7 @@ impl Read<'_> {
             }
         };
         let end = cut.filter(|cut| self.leaves_something(cut)).map_or(PageEnd::Complete, PageEnd::At);
-        Ok((Page { entries: page.out.into(), end }, self.cost))
+        Ok((Page { entries: page.finish().into(), end }, self.cost))
     }
 
     /// Whether the command asks for anything behind the cut: a read of one row that was found is complete.
@@ -163,6 +155,11 @@ impl Read<'_> {
         page: &mut PageBuilder,
     ) -> Result<Option<PagePosition>> {
         let direction = self.command.direction;
+        if let [slice] = slices
+            && let Some(cut) = self.straight(key, slice, page)?
+        {
+            return Ok(cut);
+        }
         let mut sources: Vec<FragmentStream> = Vec::new();
         let mut deletion = None;
         let rows = point::rows_sought(key, slices, &self.spec.clustering);
@@ -181,6 +178,23 @@ impl Read<'_> {
             }
         }
         self.take(sources, page)
+    }
+
+    /// Where nothing but rows is there; `None` where there is more, and nothing has been taken.
+    fn straight(
+        &mut self,
+        key: &PartitionKey,
+        slice: &Slice,
+        page: &mut PageBuilder,
+    ) -> Result<Option<Option<PagePosition>>> {
+        let Read { view, command, spec, access, .. } = *self;
+        let Some(found) = Straight::open(view, spec, command.direction, key, slice, access)? else { return Ok(None) };
+        let Some((cut, cost)) = found.run(key, page)? else {
+            page.clear();
+            return Ok(None);
+        };
+        self.cost += cost;
+        Ok(Some(cut))
     }
 
     fn scan(
@@ -212,203 +226,5 @@ impl Read<'_> {
         let cut = page.take(&mut merged);
         self.cost += merged.cost();
         cut
-    }
-}
-
-/// Encodes merged fragments until a limit cuts them.
-struct PageBuilder<'a> {
-    command: &'a ReadCommand,
-    /// See [`TableSpec::live`].
-    live: Option<&'a LiveColumns>,
-    /// Whether static values alone make a row: where a read asks for whole partitions.
-    counts_static: bool,
-    out: Vec<u8>,
-    visible_rows: u32,
-    /// How often the merge has said that nothing comes.
-    passes: u32,
-    /// Rows of which nothing is left without dropped columns.
-    rows_gone: u32,
-    /// The partition in which the page before ended.
-    resumed: Option<PartitionKey>,
-    partition: Option<OpenPartition>,
-}
-
-/// What is known of the partition that is being read.
-struct OpenPartition {
-    header: PartitionHeader<EncodedRow>,
-    is_resumed: bool,
-    /// Headers are written when something follows them, or at the end of the partition.
-    is_header_written: bool,
-    has_visible_row: bool,
-    in_force: Option<Deletion>,
-}
-
-impl<'a> PageBuilder<'a> {
-    fn new(command: &'a ReadCommand, live: Option<&'a LiveColumns>, counts_static: bool) -> PageBuilder<'a> {
-        PageBuilder {
-            command,
-            live,
-            counts_static,
-            out: Vec::new(),
-            visible_rows: 0,
-            passes: 0,
-            rows_gone: 0,
-            resumed: None,
-            partition: None,
-        }
-    }
-
-    /// The page begins within this partition: what its header says was answered before.
-    fn resume(&mut self, partition: PartitionKey) {
-        self.resumed = Some(partition);
-    }
-
-    /// Takes fragments until they end (`None`) or a limit is reached.
-    fn take<S: Stream<EncodedRow>>(&mut self, merged: &mut Merge<EncodedRow, S>) -> Result<Option<PagePosition>> {
-        loop {
-            let cut = match merged.step()? {
-                Step::Fragment(Fragment::Partition(header)) => self.begin_partition(header)?,
-                Step::Fragment(Fragment::Row(key, row)) => self.row(key, row)?,
-                Step::Fragment(Fragment::Change(bound, deletion)) => self.change(bound, deletion),
-                Step::Passed(bound) => self.pass(bound),
-                Step::End => return self.end_partition(),
-            };
-            if cut.is_some() {
-                return Ok(cut);
-            }
-        }
-    }
-
-    /// Rows that are covered cost time and fill no page: there is an end to them too, behind what covers them.
-    fn pass(&mut self, bound: Bound) -> Option<PagePosition> {
-        self.passes += 1;
-        if self.passes < PASSES_MAX {
-            return None;
-        }
-        self.partition.as_mut()?.put_header(&mut self.out);
-        self.cut(RowPosition::At(bound))
-    }
-
-    /// Takes a partition of at most one row.
-    fn take_lone(&mut self, key: &PartitionKey, lone: Lone<EncodedRow>) -> Result<Option<PagePosition>> {
-        if lone.says_nothing() {
-            return Ok(None);
-        }
-        self.out.reserve(lone_bytes(key, &lone));
-        let Lone { deletion, static_row, row } = lone;
-        self.begin_partition(PartitionHeader { key: key.clone(), deletion, static_row })?;
-        if let Some((key, row)) = row
-            && let Some(cut) = self.row(key, row)?
-        {
-            return Ok(Some(cut));
-        }
-        self.end_partition()
-    }
-
-    fn is_full(&self) -> bool {
-        self.visible_rows >= self.command.limit_rows.max(1) || self.out.len() >= self.command.limit_bytes as usize
-    }
-
-    fn begin_partition(&mut self, mut header: PartitionHeader<EncodedRow>) -> Result<Option<PagePosition>> {
-        let cut = self.end_partition()?;
-        if let Some(live) = self.live
-            && let Some(row) = header.static_row.take()
-        {
-            header.static_row = row.without_dropped(live)?;
-        }
-        if cut.is_none() {
-            let is_resumed = self.resumed.as_ref() == Some(&header.key);
-            let open =
-                OpenPartition { header, is_resumed, is_header_written: false, has_visible_row: false, in_force: None };
-            self.partition = Some(open);
-        }
-        Ok(cut)
-    }
-
-    /// Closes the partition that is open, if any; where the page ends if it is full.
-    fn end_partition(&mut self) -> Result<Option<PagePosition>> {
-        let Some(mut open) = self.partition.take() else { return Ok(None) };
-        // Where the page begins within the partition too: whoever gave up the page before has seen no row yet, perhaps, and
-        // shows the static values now.
-        if open.header.says_something() {
-            open.put_header(&mut self.out);
-        }
-        if !open.is_resumed
-            && self.counts_static
-            && !open.has_visible_row
-            && let Some(row) = &open.header.static_row
-            && row.is_visible_at(self.command.now_s)?
-        {
-            self.visible_rows += 1;
-        }
-        Ok(self.is_full().then_some(PagePosition { partition: open.header.key, row: RowPosition::End }))
-    }
-
-    fn row(&mut self, key: ClusteringKey, mut row: EncodedRow) -> Result<Option<PagePosition>> {
-        if let Some(live) = self.live {
-            match row.without_dropped(live)? {
-                Some(left) => row = left,
-                None => return Ok(self.gone(key)),
-            }
-        }
-        let is_visible = row.is_visible_at(self.command.now_s)?;
-        let Some(open) = &mut self.partition else { return Ok(None) };
-        open.put_header(&mut self.out);
-        open.has_visible_row |= is_visible;
-        self.visible_rows += u32::from(is_visible);
-        put_row(&mut self.out, &key, &row);
-        Ok(if self.is_full() { self.cut(RowPosition::After(key)) } else { None })
-    }
-
-    /// Of this row nothing is left. Such rows cost time and fill no page: there is an end to them too.
-    fn gone(&mut self, key: ClusteringKey) -> Option<PagePosition> {
-        self.rows_gone += 1;
-        if self.rows_gone < ROWS_GONE_MAX {
-            return None;
-        }
-        self.partition.as_mut()?.put_header(&mut self.out);
-        self.cut(RowPosition::After(key))
-    }
-
-    /// A full page may also end before a change, so that a run of tombstones ends pages; but not before its first
-    /// fragment, or the next page would begin where this one did.
-    fn change(&mut self, bound: Bound, deletion: Option<Deletion>) -> Option<PagePosition> {
-        let is_full = self.is_full();
-        let open = self.partition.as_mut()?;
-        if is_full && open.is_header_written {
-            return self.cut(RowPosition::At(bound));
-        }
-        open.put_header(&mut self.out);
-        open.in_force = deletion;
-        put_entry(&mut self.out, &Fragment::Change(bound, deletion));
-        None
-    }
-
-    /// Ends the page within the open partition, closing the range deletion in force.
-    fn cut(&mut self, row: RowPosition) -> Option<PagePosition> {
-        let open = self.partition.take()?;
-        if open.in_force.is_some()
-            && let Some(bound) = row.bound(self.command.direction)
-        {
-            put_entry(&mut self.out, &Fragment::Change(bound, None));
-        }
-        Some(PagePosition { partition: open.header.key, row })
-    }
-}
-
-/// How many bytes the entries of a partition of one row take, or some more.
-fn lone_bytes(key: &PartitionKey, lone: &Lone<EncodedRow>) -> usize {
-    const BESIDE_KEYS_AND_ROWS: usize = 48;
-    let row = lone.row.as_ref().map_or(0, |(key, row)| key.bytes().len() + row.bytes().len());
-    let static_row = lone.static_row.as_ref().map_or(0, |row| row.bytes().len());
-    BESIDE_KEYS_AND_ROWS + key.bytes().len() + row + static_row
-}
-
-impl OpenPartition {
-    fn put_header(&mut self, out: &mut Vec<u8>) {
-        if !self.is_header_written {
-            put_header(out, &self.header);
-            self.is_header_written = true;
-        }
     }
 }

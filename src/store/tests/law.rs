@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{Node, decode, joined, scan};
 use crate::compaction::Unpaced;
-use crate::model::naive::{Naive, any_direction, any_mutation, any_slices, partition_key, row_key, rows, value};
+use crate::model::naive::{Naive, TABLE, any_direction, any_mutation, any_slices, partition_key, row_key, rows, value};
 use crate::model::{
     Cell, CellKind, ColumnId, Counter, Direction, Fragment, Liveness, LivenessKind, Mutation, NodeId, ReadCommand, Row,
     Shard, Slice, Target, Timestamp, TokenRange,
@@ -131,10 +131,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn a_store_answers_what_the_naive_model_says(steps in proptest::collection::vec(any_step(), 1..60)) {
+    fn a_store_answers_what_the_naive_model_says(
+        steps in proptest::collection::vec(any_step(), 1..60),
+        rows_alone in any::<bool>(),
+    ) {
         let mut node = Node::new();
         let mut naive = Naive::default();
-        for step in steps {
+        for mut step in steps {
+            if let (true, Step::Write(mutation) | Step::WriteAndFlush(mutation)) = (rows_alone, &mut step) {
+                // What lies beyond rows makes reads take another way.
+                *mutation = Mutation { rows: std::mem::take(&mut mutation.rows), ..Mutation::new(TABLE, mutation.key.clone()) };
+            }
             match step {
                 Step::Write(mutation) => {
                     node.write(&mutation);
