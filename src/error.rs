@@ -8,6 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What Unix says where a device fails; the standard library has no name for it.
+const EIO: i32 = 5;
+
 /// The result of everything in the core that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -186,6 +189,20 @@ impl Error {
     pub fn is_disk_full(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Error::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+    }
+
+    /// What it says of a file that was written and cannot be read back as it was: bytes that are not those, a device that
+    /// fails to read them (`EIO`), a file that has become shorter. `None` if it says nothing of that kind.
+    pub fn damage(&self) -> Option<Corrupt> {
+        match self {
+            Error::Corrupt(corrupt) => Some(corrupt.clone()),
+            Error::Io { operation, path, source } => {
+                let is_damage = source.raw_os_error() == Some(EIO) || source.kind() == io::ErrorKind::UnexpectedEof;
+                let reason = format!("cannot {operation} it: {source}");
+                is_damage.then(|| Corrupt { file: Some(path.clone()), ..Corrupt::new("file", reason) })
+            }
+            _ => None,
+        }
     }
 
     /// An [`Error::Io`] for `operation` on `path`.

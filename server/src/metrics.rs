@@ -17,7 +17,7 @@ use trefoil::liveness::State;
 use trefoil::metadata::ClusterState;
 use trefoil::model::ReadCost;
 use trefoil::ring::NodeState;
-use trefoil::store::CompactionStatus;
+use trefoil::store::{CompactionStatus, ScrubStatus};
 
 use crate::clock;
 use crate::coordinate::{Guardrail, Kind, Shared};
@@ -52,6 +52,11 @@ const COMPACTION_BACKLOG_BYTES: &str = "trefoil_compaction_backlog_bytes";
 const COMPACTION_BACKLOG_FILES: &str = "trefoil_compaction_backlog_files";
 const COMPACTION_BYTES: &str = "trefoil_compaction_running_bytes";
 const COMPACTION_BYTES_READ: &str = "trefoil_compaction_running_bytes_read";
+const SCRUBBED_FILES: &str = "trefoil_scrub_files_total";
+const SCRUBBED_BYTES: &str = "trefoil_scrub_bytes_total";
+const SCRUB_DAMAGED: &str = "trefoil_scrub_damaged_total";
+const SCRUB_WAITING_FILES: &str = "trefoil_scrub_waiting_files";
+const SCRUB_WAITING_BYTES: &str = "trefoil_scrub_waiting_bytes";
 const TABLE_SSTABLES: &str = "trefoil_table_sstables";
 const TABLE_SSTABLE_BYTES: &str = "trefoil_table_sstable_bytes";
 const TABLE_READ_AMPLIFICATION: &str = "trefoil_table_read_amplification";
@@ -239,6 +244,7 @@ fn look_at(shared: &Shared) {
     look_at_hints(&shared.hints);
     let state = shared.cluster.load();
     look_at_compaction(&state, &shared.replica.store().compaction_status(clock::wall_us().div_euclid(1_000_000)));
+    look_at_scrub(&shared.replica.scrub_status());
     let nodes = state.ring().nodes().filter(|node| node.state != NodeState::Gone);
     gauge!(NODES).set(nodes.count() as f64);
     gauge!(NODES_ALIVE).set(shared.peers.alive().len() as f64);
@@ -294,6 +300,14 @@ fn look_at_peers(shared: &Shared) {
     }
 }
 
+fn look_at_scrub(status: &ScrubStatus) {
+    counter!(SCRUBBED_FILES).absolute(status.files);
+    counter!(SCRUBBED_BYTES).absolute(status.bytes);
+    counter!(SCRUB_DAMAGED).absolute(status.damaged);
+    gauge!(SCRUB_WAITING_FILES).set(status.waiting_files as f64);
+    gauge!(SCRUB_WAITING_BYTES).set(status.waiting_bytes as f64);
+}
+
 /// The tables that were shown last: those that are gone are shown as 0, since a gauge stays until it is set.
 static TABLES_SHOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
@@ -329,6 +343,11 @@ fn look_at_compaction(state: &ClusterState, status: &CompactionStatus) {
 }
 
 fn describe_compaction() {
+    describe_counter!(SCRUBBED_FILES, "Files read again, to see whether they are whole");
+    describe_counter!(SCRUBBED_BYTES, Unit::Bytes, "Bytes read for that");
+    describe_counter!(SCRUB_DAMAGED, "Files found damaged so");
+    describe_gauge!(SCRUB_WAITING_FILES, "Files whose turn to be read again has come");
+    describe_gauge!(SCRUB_WAITING_BYTES, Unit::Bytes, "Files whose turn to be read again has come");
     describe_gauge!(COMPACTIONS_RUNNING, "Compactions that are being carried out");
     describe_gauge!(COMPACTION_BACKLOG_BYTES, Unit::Bytes, "Files to be compacted, as far as they are not read yet");
     describe_gauge!(COMPACTION_BACKLOG_FILES, "Files that wait to be compacted or are being compacted");

@@ -42,7 +42,7 @@ use crate::hints::{Ground, HintSettings, Hints};
 use crate::metadata_log::{MetadataLog, RaftLog, Timing};
 use crate::peer_rpc::{CallError, PeerRpc};
 use crate::peers::{Caller, PeerClient, PeerEvents, PeerService, Peers, ReplyQueue};
-use crate::replica::{CompactionSettings, Completions, Replica};
+use crate::replica::{CompactionSettings, Completions, Replica, ScrubSettings};
 use crate::runtime::{LaneRuntime, accept};
 use crate::service;
 use tasks::{Follower, run_lane, watch_peers};
@@ -70,6 +70,8 @@ pub struct NodeSettings {
     pub store: StoreOptions,
     /// How its files are compacted.
     pub compaction: CompactionSettings,
+    /// How its files are looked after.
+    pub scrub: ScrubSettings,
     /// What one request may ask.
     pub limits: Limits,
     /// What requests are held against.
@@ -101,6 +103,7 @@ impl NodeSettings {
             },
             store: config.store(),
             compaction: config.compaction.of_threads(),
+            scrub: config.scrub.of_thread(),
             limits: config.limits.of_requests(),
             guardrails: config.guardrails.of_requests(),
             hints: config.hints.bounds(),
@@ -186,7 +189,9 @@ impl Node {
             identity,
             cluster: ArcSwap::new(state),
             peers: Arc::new(Peers::new(identity.node)),
-            replica: Arc::new(Replica::start(store, completions, settings.compaction).map_err(StartError::Thread)?),
+            replica: Arc::new(
+                Replica::start(store, completions, settings.compaction, settings.scrub).map_err(StartError::Thread)?,
+            ),
             naming,
             admission: settings.admission.clone(),
             limits: settings.limits.clone(),

@@ -21,7 +21,7 @@ impl Sstable {
     /// As [`Sstable::verify_unlisted`], which can name the place of a fault, and compares every byte with `hash`.
     pub fn verify(self: &Arc<Self>, hash: &[u8; 32]) -> Result<()> {
         self.verify_unlisted()?;
-        self.verify_hash(hash)
+        self.verify_hash(hash, |_| Ok(()))
     }
 
     /// Verifies a file of which no hash is recorded: compares every byte with its checksum and checks that the blocks
@@ -32,13 +32,16 @@ impl Sstable {
         self.verify_contents()
     }
 
-    fn verify_hash(&self, hash: &[u8; 32]) -> Result<()> {
+    /// Compares every byte with `hash`, the one recorded when the file was written. `go_on` is told of each piece that was
+    /// read, in bytes; its error ends it.
+    pub fn verify_hash(&self, hash: &[u8; 32], mut go_on: impl FnMut(u64) -> Result<()>) -> Result<()> {
         let mut hasher = Sha256::new();
         let mut at = 0;
         while at < self.bytes {
             let len = usize::try_from(self.bytes - at).unwrap_or(usize::MAX).min(READ_AHEAD_BYTES);
             hasher.update(read_at(&*self.file, at, len)?);
             at += len as u64;
+            go_on(len as u64)?;
         }
         if hasher.finalize()[..] != hash[..] {
             return Err(self.corrupt("its SHA-256 is not the one recorded when it was written"));

@@ -153,13 +153,10 @@ impl Store {
             _ => None,
         };
         let named = named.and_then(|path| running.ids().find(|id| self.file_path(*id) == path));
-        match (named, error) {
-            (Some(id), Error::Corrupt(corrupt)) => {
-                self.compacting.give_up(id);
-                self.quarantine(&running.table, corrupt);
-            }
-            (Some(id), _) => self.compacting.set_aside([id], now_s),
-            (None, _) => self.compacting.set_aside(running.ids(), now_s),
+        match named {
+            Some(id) if self.quarantine_for(&running.table, error) => self.compacting.give_up(id),
+            Some(id) => self.compacting.set_aside([id], now_s),
+            None => self.compacting.set_aside(running.ids(), now_s),
         }
     }
 

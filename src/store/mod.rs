@@ -28,6 +28,8 @@ use compacting::Compacting;
 use manifest::Manifest;
 use memory::Memory;
 pub use quarantine::QuarantinedFile;
+use scrub::Scrub;
+pub use scrub::ScrubStatus;
 use snapshots::Snapshots;
 pub use snapshots::{BeforeDrop, SnapshotList, SnapshotOptions, SnapshotScope};
 pub use stopped::Stopped;
@@ -51,6 +53,7 @@ mod quarantine;
 mod read;
 mod recovery;
 mod replication;
+mod scrub;
 mod snapshots;
 mod stopped;
 mod straight;
@@ -165,6 +168,7 @@ pub struct Store {
     flushes: AtomicU64,
     compactions: AtomicU64,
     snapshots: Snapshots,
+    scrub: Scrub,
     /// The directory is this process's own until the last.
     _lock: Box<dyn Lock>,
 }

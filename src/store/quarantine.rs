@@ -1,7 +1,7 @@
 //! Files that are not what was written: taken out of use, and told.
 //!
 //! ```text
-//!   found corrupt (a read, a compaction, a scrub, a start) ─► out of the view ─► manifest edit ─► status, metrics
+//!   corrupt or unreadable (a read, a compaction, a scrub, a start) ─► out of the view ─► manifest edit ─► status, metrics
 //!   at the next start: whole again, to the last byte? ─► back in use
 //! ```
 //!
@@ -143,16 +143,23 @@ impl Store {
         match (&error, access) {
             // Whoever must not block leaves it to a thread that may: an edit of the manifest follows.
             (Error::Corrupt(_), Access::CachedOnly) => Error::NotCached,
-            (Error::Corrupt(corrupt), Access::Disk) => {
-                self.quarantine(table, corrupt);
+            (_, Access::CachedOnly) => error,
+            (_, Access::Disk) => {
+                self.quarantine_for(table, &error);
                 error
             }
-            _ => error,
         }
     }
 
+    /// Takes the file that an error tells damage of out of use; whether it tells of any.
+    pub(super) fn quarantine_for(&self, table: &Arc<Table>, error: &Error) -> bool {
+        let damage = error.damage();
+        damage.iter().for_each(|damage| self.quarantine(table, damage));
+        damage.is_some()
+    }
+
     /// Takes the file that a finding names out of use, if it is a live one of the table.
-    pub(super) fn quarantine(&self, table: &Arc<Table>, corrupt: &Corrupt) {
+    fn quarantine(&self, table: &Arc<Table>, corrupt: &Corrupt) {
         let is_it = |id: Uuid| corrupt.file.as_deref() == Some(self.file_path(id).as_path());
         let manifest = self.manifest.lock();
         let view = table.view();

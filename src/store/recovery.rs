@@ -25,6 +25,7 @@ use super::manifest::Manifest;
 use super::memory::{Memory, Tables};
 use super::names::Names;
 use super::quarantine::{self, Quarantine, QuarantinedMeta};
+use super::scrub::Scrub;
 use super::snapshots::Snapshots;
 use super::table::Table;
 use super::view::LiveFile;
@@ -89,6 +90,7 @@ impl Store {
             flushes: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
             snapshots: Snapshots::open(snapshots)?,
+            scrub: Scrub::default(),
         };
         store.set_tables(tables)?;
         store.save_quarantines()?;
@@ -185,11 +187,7 @@ impl Files<'_> {
             Some(before) => before.clone(),
             None => Quarantine::of_everything(self.vnode_bits, &corrupt.to_string()),
         };
-        match opened {
-            Ok(sstable) => Ok(Ok(sstable)),
-            Err(Error::Corrupt(corrupt)) => Ok(Err(unusable(&corrupt))),
-            Err(error) => Err(error),
-        }
+        opened.map(Ok).or_else(|error| error.damage().map(|damage| Err(unusable(&damage))).ok_or(error))
     }
 
     fn open_whole(&self, meta: &SstableMeta) -> Result<Arc<Sstable>> {

@@ -17,6 +17,9 @@ use parking_lot::Mutex;
 use super::{File, Lock, Vfs};
 use crate::{Error, Result};
 
+/// What Unix says where a device fails.
+const EIO: i32 = 5;
+
 /// A kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
@@ -160,7 +163,7 @@ impl Operation {
 impl Fault {
     fn error(self, operation: Operation, path: &Path) -> Error {
         let source = match self {
-            Fault::Device => io::Error::other("input/output error (planned)"),
+            Fault::Device => io::Error::from_raw_os_error(EIO),
             Fault::Full | Fault::ShortWrite => io::ErrorKind::StorageFull.into(),
         };
         Error::io(operation.verb(), path, source)

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use trefoil_proto::v1::Consistency::{All, One, Quorum};
 use trefoil_proto::v1::cluster_client::ClusterClient;
-use trefoil_proto::v1::{FlushRequest, QuarantinedFile, StatusRequest};
+use trefoil_proto::v1::{CompactionRequest, FlushRequest, QuarantinedFile, StatusRequest};
 
 use crate::cluster::Cluster;
 use crate::door::{answer, timed};
-use crate::process::get;
+use crate::process::{Settings, get};
 use crate::wait::until;
 
 const KEYS: i64 = 30;
@@ -107,5 +107,40 @@ async fn a_table_is_mended_by_hand_from_the_other_replicas() {
     for (key, value) in rows {
         cluster.door(2).write(key, value, All).await.unwrap();
         assert_eq!(cluster.door(3).read(key, All).await.unwrap(), Some(value));
+    }
+}
+
+/// Nobody reads: the node finds it by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_is_found_before_a_read_meets_it() {
+    // Each file has a turn in every day, and a node begins with the turns of the day before.
+    let settings = Settings { scrub: "every_days = 1\n".to_owned(), ..Settings::default() };
+    let mut cluster = Cluster::start_with(1, settings).await;
+    for key in 0..KEYS {
+        cluster.door(1).write(key, key, All).await.unwrap();
+    }
+    answer(ClusterClient::new(cluster.door(1).channel()).flush(timed(FlushRequest::default())).await).unwrap();
+    let path = file_of(&cluster, 2);
+    cluster.kill(2);
+    flip(&path);
+    cluster.start_one(2).await;
+    let told = until("the file is quarantined", async || match quarantined(&cluster, 1, 2).await {
+        told if told.is_empty() => Err("nothing is"),
+        told => Ok(told),
+    })
+    .await;
+    assert!(told[0].path.ends_with(path.file_name().unwrap().to_str().unwrap()), "{told:?}");
+    until("the others have read theirs", async || {
+        let asked = ClusterClient::new(cluster.door(3).channel()).compaction(timed(CompactionRequest::default())).await;
+        let scrubs: Vec<_> = answer(asked).unwrap().nodes.into_iter().filter_map(|node| node.scrub).collect();
+        let damaged: Vec<u64> = scrubs.iter().map(|scrub| scrub.damaged).collect();
+        let is_done = scrubs.iter().all(|scrub| scrub.files >= 1 && scrub.waiting_files == 0);
+        if is_done && damaged == [0, 1, 0] { Ok(()) } else { Err(format!("{scrubs:?}")) }
+    })
+    .await;
+    let metrics = get(cluster.node(2).place.http, "/metrics").await.unwrap();
+    assert!(metrics.contains("trefoil_scrub_damaged_total 1"), "{metrics}");
+    for key in 0..KEYS {
+        assert_eq!(cluster.door(2).read(key, One).await.unwrap(), Some(key));
     }
 }

@@ -43,6 +43,8 @@ pub struct Settings {
     pub guardrails: String,
     /// Further lines of the section `hints`.
     pub hints: String,
+    /// Lines of the section `scrub`.
+    pub scrub: String,
 }
 
 impl Default for Settings {
@@ -54,6 +56,7 @@ impl Default for Settings {
             storage: "segment_mib = 48\nmemtable_mib = 32\ncache_mib = 8\n".to_owned(),
             guardrails: String::new(),
             hints: String::new(),
+            scrub: String::new(),
         }
     }
 }
@@ -102,13 +105,13 @@ pub fn settings_text(place: &Place, members: &[Place], settings: &Settings) -> S
         format!("  {{ address = \"{}\", region = \"local\", zone = \"{}\" }},\n", place.peer, place.zone)
     };
     let members: String = members.iter().map(member).collect();
-    let Settings { cluster_name, vnodes, limits, storage, guardrails, hints } = settings;
+    let Settings { cluster_name, vnodes, limits, storage, guardrails, hints, scrub } = settings;
     let Place { zone, client, peer, http } = place;
     format!(
         "[cluster]\nname = \"{cluster_name}\"\nvnodes = {vnodes}\ninitial_members = [\n{members}]\n\
          [node]\ndata_dir = \"data\"\nregion = \"local\"\nzone = \"{zone}\"\nruntimes = 1\n\
          client_address = \"{client}\"\npeer_address = \"{peer}\"\nhttp_address = \"{http}\"\n\
-         [storage]\n{storage}[limits]\n{limits}[guardrails]\n{guardrails}[hints]\n{hints}[log]\nlevel = \"info\"\n"
+         [storage]\n{storage}[limits]\n{limits}[guardrails]\n{guardrails}[hints]\n{hints}[scrub]\n{scrub}[log]\nlevel = \"info\"\n"
     )
 }
 

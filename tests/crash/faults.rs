@@ -296,6 +296,16 @@ impl Run {
         }
     }
 
+    /// A file that the device did not give once is out of use until a start reads it whole.
+    fn take_back(&mut self) {
+        if self.store.as_ref().is_none_or(|store| store.quarantined().is_empty()) {
+            return;
+        }
+        assert!(matches!(self.fault, Some((_, _, Failure::Planned(Fault::Device)))), "{:?}", self.fault);
+        self.restart();
+        assert!(self.store().quarantined().is_empty());
+    }
+
     /// The power went in `step`.
     fn recover(&mut self, step: Step) {
         if matches!(step, Step::DropTable) {
@@ -317,6 +327,7 @@ impl Run {
     fn settle(&mut self, step: Step) {
         self.is_settled = true;
         self.watched = WATCHED;
+        self.take_back();
         if self.store.is_some() {
             self.check();
         }
@@ -493,6 +504,7 @@ impl Run {
         let read = match read_tables(self.store(), self.tables) {
             Err(error) => {
                 assert!(!was_met && self.is_met(), "a read failed without a fault: {error}");
+                self.take_back();
                 read_tables(self.store(), self.tables).unwrap()
             }
             Ok(read) => read,

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
-use trefoil_proto::v1::{NodeCompaction, TableFiles};
+use trefoil_proto::v1::{NodeCompaction, ScrubStatus, TableFiles};
 
 use super::error::{Error, Result};
 use super::output::{Align, bytes};
@@ -68,6 +68,7 @@ fn show(nodes: &[NodeCompaction], global: &Global) -> Result<()> {
             let (keyspace, table, files) = (&running.keyspace, &running.table, running.files);
             output::line(&format!("  {keyspace}.{table}: {files} files, {}, {percent} % read", bytes(running.bytes)))?;
         }
+        node.scrub.iter().try_for_each(|scrub| output::line(&scrub_line(scrub)))?;
     }
     let columns = [
         ("node", Align::Right),
@@ -85,6 +86,22 @@ fn show(nodes: &[NodeCompaction], global: &Global) -> Result<()> {
         output::line(&output::table(&columns, rows))?;
     }
     outcome(nodes)
+}
+
+fn scrub_line(scrub: &ScrubStatus) -> String {
+    let ScrubStatus { files, damaged, waiting_files, .. } = scrub;
+    let (read, waiting) = (bytes(scrub.bytes), bytes(scrub.waiting_bytes));
+    format!("  scrub: {files} files read, {read}, {damaged} of them damaged; {waiting_files} files wait, {waiting}")
+}
+
+fn scrub_json(scrub: &ScrubStatus) -> Json {
+    json!({
+        "files": scrub.files,
+        "bytes": scrub.bytes,
+        "damaged": scrub.damaged,
+        "waiting_files": scrub.waiting_files,
+        "waiting_bytes": scrub.waiting_bytes,
+    })
 }
 
 fn cells(node: u32, table: &TableFiles) -> Vec<String> {
@@ -135,6 +152,7 @@ fn node_json(node: &NodeCompaction) -> Json {
         "backlog_files": node.backlog_files,
         "running": running.collect::<Vec<_>>(),
         "tables": tables.collect::<Vec<_>>(),
+        "scrub": node.scrub.as_ref().map(scrub_json),
     })
 }
 

@@ -16,7 +16,7 @@ use super::settings::{
 };
 use super::{
     ClusterConfig, CompactionConfig, Config, ConfigError, GuardrailsConfig, HintsConfig, LimitsConfig, LogConfig,
-    LogFormat, MemberConfig, NodeConfig, Problem, SnapshotsConfig, StorageConfig,
+    LogFormat, MemberConfig, NodeConfig, Problem, ScrubConfig, SnapshotsConfig, StorageConfig,
 };
 
 /// Longest name of a cluster, region or zone.
@@ -48,6 +48,7 @@ impl Config {
             node: node(root.section("node")?, base)?,
             storage: storage(root.section("storage")?)?,
             compaction: compaction(root.section("compaction")?)?,
+            scrub: scrub(root.section("scrub")?)?,
             snapshots: snapshots(root.section("snapshots")?)?,
             hints: hints(root.section("hints")?)?,
             limits: limits(root.section("limits")?)?,
@@ -135,6 +136,13 @@ fn compaction(mut section: Section) -> Result<CompactionConfig, Problem> {
     let mib_per_s = section.number(&settings::MIB_PER_S)?;
     section.end()?;
     Ok(CompactionConfig { threads, mib_per_s })
+}
+
+fn scrub(mut section: Section) -> Result<ScrubConfig, Problem> {
+    let every_days = section.number(&settings::SCRUB_EVERY_DAYS)?;
+    let mib_per_s = section.number(&settings::SCRUB_MIB_PER_S)?;
+    section.end()?;
+    Ok(ScrubConfig { every_days, mib_per_s })
 }
 
 fn snapshots(mut section: Section) -> Result<SnapshotsConfig, Problem> {

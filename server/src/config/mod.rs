@@ -26,7 +26,7 @@ use trefoil::store::{BeforeDrop, SnapshotOptions, StoreOptions};
 
 use crate::coordinate::{Admission, Guardrails, Limits};
 use crate::hints::HintSettings;
-use crate::replica::CompactionSettings;
+use crate::replica::{CompactionSettings, ScrubSettings};
 
 /// All settings of a node. Numbers have the units of the file, which their names end in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub struct Config {
     pub storage: StorageConfig,
     /// How its files are compacted.
     pub compaction: CompactionConfig,
+    /// How they are looked after.
+    pub scrub: ScrubConfig,
     /// Snapshots that it makes by itself.
     pub snapshots: SnapshotsConfig,
     /// What is kept for nodes that miss writes.
@@ -107,6 +109,15 @@ pub struct CompactionConfig {
     /// Threads at most.
     pub threads: u64,
     /// What they read in a second, unless much waits.
+    pub mib_per_s: u64,
+}
+
+/// How files are read again, to see whether they are whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScrubConfig {
+    /// Each file once in so many days; 0: never.
+    pub every_days: u64,
+    /// What is read in a second, at most.
     pub mib_per_s: u64,
 }
 
@@ -283,6 +294,13 @@ impl CompactionConfig {
     /// The settings of the threads.
     pub fn of_threads(&self) -> CompactionSettings {
         CompactionSettings { threads: self.threads as usize, bytes_per_s: self.mib_per_s << 20 }
+    }
+}
+
+impl ScrubConfig {
+    /// The settings of the thread.
+    pub fn of_thread(&self) -> ScrubSettings {
+        ScrubSettings { period_s: self.every_days as i64 * 24 * 3_600, bytes_per_s: self.mib_per_s << 20 }
     }
 }
 

@@ -8,7 +8,7 @@ use tracing::Level;
 
 use super::{
     ClusterConfig, CompactionConfig, Config, GuardrailsConfig, HintsConfig, LimitsConfig, LogConfig, LogFormat,
-    NodeConfig, SnapshotsConfig, StorageConfig,
+    NodeConfig, ScrubConfig, SnapshotsConfig, StorageConfig,
 };
 
 /// A setting that is a whole number. The name ends in its unit.
@@ -62,6 +62,15 @@ pub(super) fn threads() -> Number {
         "threads at most, more than one only where much waits; default: half of the cores, 2 to 8",
     )
 }
+
+pub(super) const SCRUB_EVERY_DAYS: Number = number(
+    "every_days",
+    0,
+    3_650,
+    30,
+    "each file is read again once in so many days and compared with its hash; 0 is never",
+);
+pub(super) const SCRUB_MIB_PER_S: Number = number("mib_per_s", 1, 1 << 20, 4, "read in a second, at most");
 
 pub(super) const DROPPED_KEPT_DAYS: Number = number("dropped_kept_days", 1, 3_650, 7, "so long such a snapshot stays");
 pub(super) const DROPPED_KEPT_MOST: Number =
@@ -163,6 +172,7 @@ impl Config {
             node,
             storage: StorageConfig::default(),
             compaction: CompactionConfig::default(),
+            scrub: ScrubConfig::default(),
             snapshots: SnapshotsConfig::default(),
             hints: HintsConfig::default(),
             limits: LimitsConfig::default(),
@@ -186,6 +196,12 @@ impl Default for StorageConfig {
 impl Default for CompactionConfig {
     fn default() -> CompactionConfig {
         CompactionConfig { threads: threads().default, mib_per_s: MIB_PER_S.default }
+    }
+}
+
+impl Default for ScrubConfig {
+    fn default() -> ScrubConfig {
+        ScrubConfig { every_days: SCRUB_EVERY_DAYS.default, mib_per_s: SCRUB_MIB_PER_S.default }
     }
 }
 

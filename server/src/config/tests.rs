@@ -45,6 +45,7 @@ fn what_is_written_reads_back() {
     config.snapshots = SnapshotsConfig { before_drop: false, dropped_kept_days: 3, dropped_kept_most: 4 };
     config.compaction = CompactionConfig { threads: 3, mib_per_s: 5 };
     config.hints = HintsConfig { mib_per_node: 2, window_s: 3, kept_s: 4, mib_per_s: 5, queue_mib: 6 };
+    config.scrub = ScrubConfig { every_days: 0, mib_per_s: 6 };
     config.limits.page_kib_default = 77;
     config.guardrails.tombstones_max = 7;
     config.log = LogConfig { level: tracing::Level::DEBUG, format: LogFormat::Json };

@@ -7,7 +7,7 @@ use super::settings::{
     PAGE_KIB_DEFAULT, PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS,
     TIMEOUT_MAX_MS, runtimes,
 };
-use super::{CompactionConfig, Config, GuardrailsConfig, HintsConfig, LimitsConfig, SnapshotsConfig};
+use super::{CompactionConfig, Config, GuardrailsConfig, HintsConfig, LimitsConfig, ScrubConfig, SnapshotsConfig};
 
 impl Config {
     /// The text of a file that says this.
@@ -17,6 +17,7 @@ impl Config {
             self.node_text(),
             self.storage_text(),
             compaction_text(&self.compaction),
+            scrub_text(&self.scrub),
             snapshots_text(&self.snapshots),
             hints_text(&self.hints),
             limits_text(&self.limits),
@@ -99,6 +100,12 @@ fn compaction_text(compaction: &CompactionConfig) -> String {
     "[compaction]\n".to_owned()
         + &line(&Number { default: 0, ..settings::threads() }, compaction.threads)
         + &line(&settings::MIB_PER_S, compaction.mib_per_s)
+}
+
+fn scrub_text(scrub: &ScrubConfig) -> String {
+    "[scrub]\n".to_owned()
+        + &line(&settings::SCRUB_EVERY_DAYS, scrub.every_days)
+        + &line(&settings::SCRUB_MIB_PER_S, scrub.mib_per_s)
 }
 
 fn snapshots_text(snapshots: &SnapshotsConfig) -> String {

@@ -53,6 +53,7 @@ async fn cluster() -> Vec<(Node, String)> {
         },
         compaction: crate::config::CompactionConfig::default().of_threads(),
         hints: crate::config::HintsConfig::default().bounds(),
+        scrub: crate::config::ScrubConfig::default().of_thread(),
         limits: Limits {
             timeout_default: Duration::from_secs(10),
             timeout_max: Duration::from_secs(60),

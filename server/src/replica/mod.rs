@@ -3,7 +3,7 @@
 //! ```text
 //!   any runtime ──submit──► log queue ──► log thread: append ─ sync ─ insert ──► completions, one message per runtime
 //!   any runtime ──read────► from memory, at once │ a block is missing: a reader thread ──► completion
-//!                                                └ a thread each: flush, compact, tidy up
+//!                                                └ a thread each: flush, compact, tidy up, scrub
 //! ```
 //!
 //! One thread writes the log. While its fsync runs, the next group gathers in the queue: no timer, no lingering (group
@@ -16,6 +16,7 @@ mod background;
 mod compaction;
 mod log_thread;
 mod readers;
+mod scrub;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -25,7 +26,7 @@ use tokio::sync::mpsc;
 use trefoil::codec::CheckedRecord;
 use trefoil::coordinator::FailureReason;
 use trefoil::model::{Durability, Instant, Page, ReadCommand, ReadCost, TableId};
-use trefoil::store::{Access, Store};
+use trefoil::store::{Access, ScrubStatus, Store};
 use trefoil::{Class, Error};
 
 use background::Background;
@@ -33,6 +34,8 @@ pub use compaction::CompactionSettings;
 use compaction::Pool;
 use log_thread::LogQueue;
 use readers::ReaderQueue;
+pub use scrub::ScrubSettings;
+use scrub::Scrubber;
 
 /// The largest record: what nodes can send each other. It is below half of the smallest log segment, beyond which the log
 /// would refuse the whole group that the record is in.
@@ -99,6 +102,7 @@ pub struct Replica {
     flushing: Arc<Background>,
     compacting: Arc<Pool>,
     tending: Arc<Background>,
+    scrubbing: Arc<Scrubber>,
     threads: Mutex<Threads>,
 }
 
@@ -117,11 +121,13 @@ impl Replica {
         store: Arc<Store>,
         lanes: Vec<Completions>,
         compaction: CompactionSettings,
+        scrub: ScrubSettings,
     ) -> std::io::Result<Replica> {
         let log = Arc::new(LogQueue::default());
         let readers = Arc::new(ReaderQueue::default());
         let [flushing, tending] = std::array::from_fn(|_| Arc::new(Background::default()));
         let compacting = Pool::new(compaction, store.clone());
+        let scrubbing = Scrubber::new(scrub, store.clone());
         let mut working = vec![log_thread::start(log.clone(), store.clone(), flushing.clone(), lanes.clone())?];
         working.extend(readers::start(&readers, &store, &lanes)?);
         let mut background = vec![
@@ -129,8 +135,9 @@ impl Replica {
             background::start("upkeep", tending.clone(), store.clone(), background::tend)?,
         ];
         background.extend(compacting.start()?);
+        background.extend(scrubbing.start()?);
         let threads = Threads { working, background };
-        Ok(Replica { store, log, readers, flushing, compacting, tending, threads: Mutex::new(threads) })
+        Ok(Replica { store, log, readers, flushing, compacting, tending, scrubbing, threads: Mutex::new(threads) })
     }
 
     /// The data.
@@ -187,6 +194,11 @@ impl Replica {
         self.flushing.failure()
     }
 
+    /// How far the reading of files that nobody asks for has come.
+    pub fn scrub_status(&self) -> ScrubStatus {
+        self.scrubbing.status()
+    }
+
     /// Records that wait for the log.
     pub fn queued_writes(&self) -> usize {
         self.log.len()
@@ -204,6 +216,7 @@ impl Replica {
         self.readers.close();
         self.compacting.close();
         self.tending.close();
+        self.scrubbing.close();
         threads.working.into_iter().for_each(join);
         self.flushing.close();
         threads.background.into_iter().for_each(join);

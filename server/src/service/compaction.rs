@@ -6,7 +6,7 @@ use prost::Message;
 use tonic::Status;
 use trefoil::metadata::ClusterState;
 use trefoil::model::{NodeId, TableId};
-use trefoil::store::{CompactionStatus, RunningCompaction, TableFiles};
+use trefoil::store::{CompactionStatus, RunningCompaction, ScrubStatus, TableFiles};
 use trefoil_proto::convert::schema as convert;
 use trefoil_proto::v1;
 
@@ -61,10 +61,10 @@ impl Control {
         let replica = self.shared().replica.clone();
         let looked = tokio::task::spawn_blocking(move || {
             table.into_iter().for_each(|table| replica.compact(table));
-            replica.store().compaction_status(clock::wall_us().div_euclid(1_000_000))
+            (replica.store().compaction_status(clock::wall_us().div_euclid(1_000_000)), replica.scrub_status())
         });
-        let status = looked.await.map_err(|error| Status::internal(error.to_string()))?;
-        Ok(told(&self.state(), &status))
+        let (status, scrub) = looked.await.map_err(|error| Status::internal(error.to_string()))?;
+        Ok(v1::NodeCompaction { scrub: Some(scrub_status(&scrub)), ..told(&self.state(), &status) })
     }
 }
 
@@ -100,6 +100,11 @@ fn table_files((keyspace, table): (String, String), files: &TableFiles) -> v1::T
         write_amplification: files.write_amplification,
         space_amplification: files.space_amplification,
     }
+}
+
+fn scrub_status(status: &ScrubStatus) -> v1::ScrubStatus {
+    let ScrubStatus { files, bytes, damaged, waiting_files, waiting_bytes } = *status;
+    v1::ScrubStatus { files, bytes, damaged, waiting_files, waiting_bytes }
 }
 
 /// The names of a table and its keyspace.

@@ -336,7 +336,11 @@ fn b116_every_call_of_a_compaction_with_several_outputs_may_fail() {
             if !is_met {
                 break;
             }
-            assert_eq!(node.read(scan()), before, "{operation:?} {nth}");
+            // An input that the device does not give is out of use until the next start.
+            match node.store.quarantined().as_slice() {
+                [] => assert_eq!(node.read(scan()), before, "{operation:?} {nth}"),
+                _ => assert_eq!(operation, Operation::Read),
+            }
             let Node { store, .. } = node;
             drop(store);
             memory.crash(nth);

@@ -33,6 +33,7 @@ mod law;
 mod paging;
 mod quarantine;
 mod replication;
+mod scrub;
 mod snapshots;
 mod touched;
 

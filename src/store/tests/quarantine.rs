@@ -7,7 +7,7 @@ use super::{Node, OTHER, check, identity, read_partition, scan};
 use crate::compaction::Unpaced;
 use crate::model::naive::{TABLE, partition_key, rows, value};
 use crate::model::{Deletion, Direction, Mutation, ReadCommand, Timestamp, Vnode};
-use crate::store::{Access, SnapshotScope};
+use crate::store::{Access, SnapshotScope, Store};
 use crate::vfs::Vfs;
 use crate::vfs::faulty::{Fault, FaultyVfs, Operation};
 use crate::vfs::memory::MemoryVfs;
@@ -248,4 +248,52 @@ fn a_compaction_takes_a_damaged_file_out_of_use() {
     is_out_of_use(&mut node, &path);
     node.store.compact_table(TABLE, 100, &Unpaced).unwrap();
     is_out_of_use(&mut node, &path);
+}
+
+/// A disk that fails to read is met as one that answers something else: the file is out of use until a start reads it whole.
+#[test]
+fn what_the_device_cannot_read_is_out_of_use_until_it_can() {
+    let faulty = FaultyVfs::new(Arc::new(MemoryVfs::new()));
+    let (mut node, path) = node_on(Arc::new(faulty.clone()));
+    let (deleted, kept) = apart();
+    faulty.fail(Operation::Read, 1, Fault::Device);
+    let error = node.store.read(&one(deleted), Access::Disk).unwrap_err();
+    assert_eq!(error.class(), Class::Unavailable, "{error}");
+    is_out_of_use(&mut node, &path);
+    assert!(node.store.quarantined()[0].reason.contains("Input/output error"), "{:?}", node.store.quarantined());
+    // Other failures than the device's say nothing of the file.
+    faulty.fail(Operation::Read, 1, Fault::Full);
+    node.store.read(&one(kept), Access::Disk).unwrap_err();
+    assert_eq!(node.store.quarantined().len(), 1);
+    node = node.restart();
+    assert!(node.store.quarantined().is_empty(), "it was read whole");
+    node.read(one(deleted));
+}
+
+#[test]
+fn a_compaction_and_a_start_meet_a_device_that_cannot_read_alike() {
+    let faulty = FaultyVfs::new(Arc::new(MemoryVfs::new()));
+    let (mut node, _) = node_on(Arc::new(faulty.clone()));
+    let expected = node.scan(TABLE);
+    faulty.fail(Operation::Read, 1, Fault::Device);
+    node.store.compact_table(TABLE, 100, &Unpaced).unwrap_err();
+    assert_eq!(node.store.quarantined().len(), 1);
+    let mut quarantined = 0;
+    for nth in 1.. {
+        node = node.restart();
+        assert_eq!((node.store.quarantined().len(), node.scan(TABLE)), (0, expected.clone()));
+        let before = faulty.calls(Operation::Map);
+        faulty.fail(Operation::Map, nth, Fault::Device);
+        let Node { vfs, tables, store, .. } = node;
+        drop(store);
+        // Where it is the identity or the manifest that cannot be read, there is no start.
+        if let Ok(store) = Store::open(vfs.clone(), super::options(), identity(), &tables) {
+            quarantined += store.quarantined().len();
+        }
+        if faulty.calls(Operation::Map) < before + nth {
+            break;
+        }
+        node = Node::opened(vfs, tables, identity());
+    }
+    assert!(quarantined >= 3, "each of the files, at the least");
 }

@@ -263,6 +263,7 @@ fn store(state: &ClusterState) -> Store {
 fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shared {
     let store = store(&state);
     let compaction = crate::config::CompactionConfig::default().of_threads();
+    let scrub = crate::config::ScrubConfig::default().of_thread();
     let mut clock = HybridClock::new(Stamp(0), Stamp(0));
     clock.raised(Stamp(i64::MAX / 2));
     Shared {
@@ -271,7 +272,7 @@ fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shar
         identity: identity(&state),
         cluster: ArcSwap::from_pointee(state),
         peers: Arc::new(Peers::new(OWN)),
-        replica: Arc::new(Replica::start(Arc::new(store), vec![completions], compaction).unwrap()),
+        replica: Arc::new(Replica::start(Arc::new(store), vec![completions], compaction, scrub).unwrap()),
         naming: Naming::new(clock, Namer::new(OWN, Stamp(clock::wall_us())).unwrap()),
         admission: Arc::new(Admission::new(10_000, 64 << 20)),
         limits: Limits {
