@@ -55,7 +55,7 @@ pub use client::{Client, ClientBuilder};
 pub use error::{Error, Result};
 pub use increment::Increment;
 pub use retry::Repetition;
-pub use row::{CellMetadata, FromRow, Heading, Row};
+pub use row::{CellMetadata, ElementMetadata, FromRow, Heading, Row, path_type};
 pub use schema::TableView;
 pub use select::{Page, Pages, Rows, Select};
 pub use trefoil::model::{Token, TokenRange, Type, Value};

@@ -59,6 +59,15 @@ pub struct CellMetadata {
     pub expires_at_s: Option<i64>,
 }
 
+/// An element of a list, set, map or user-defined type that is not frozen; answered where the read asked for elements.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ElementMetadata {
+    /// How writes name it: the key of a map, the element of a set, the name of a field, the id of an element of a list.
+    pub path: Value,
+    /// Where it comes from.
+    pub cell: CellMetadata,
+}
+
 /// A row: key columns, then the others that were asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
@@ -127,6 +136,26 @@ impl Row {
         }))
     }
 
+    /// The elements of a column that is not frozen, in the order of its value; of a user-defined type the fields that are not
+    /// null. None at all if it has no elements or the read did not ask.
+    pub fn elements(&self, name: &str) -> Result<Vec<ElementMetadata>> {
+        let keys = self.heading.partition + self.heading.clustering;
+        let at = self.position(name)?;
+        let Some(cell) = at.checked_sub(keys).and_then(|at| self.wire.cells.get(at)) else { return Ok(Vec::new()) };
+        let ty = path_type(&self.heading.columns[at].1);
+        let fault = |reason: String| Error::Column { column: name.to_owned(), reason };
+        let element = |element: &v1::CellElement| {
+            let Some(Kind::Raw(bytes)) = element.path.as_ref().and_then(|path| path.kind.as_ref()) else {
+                return Err(fault("an element of the answer has no name".to_owned()));
+            };
+            let path = Value::decode(&ty, bytes).map_err(|error| fault(error.to_string()))?;
+            let path = path.ok_or_else(|| fault("an element of the answer has an empty name".to_owned()))?;
+            let v1::CellElement { timestamp_us, ttl_s, expires_at_s, .. } = *element;
+            Ok(ElementMetadata { path, cell: CellMetadata { timestamp_us, ttl_s, expires_at_s } })
+        };
+        cell.elements.iter().map(element).collect()
+    }
+
     /// All columns in the order of the heading; `None` is null.
     pub fn values(&self) -> Result<Vec<Option<Value>>> {
         (0..self.heading.columns.len()).map(|at| self.value_at(at)).collect()
@@ -162,5 +191,14 @@ impl Row {
             Kind::Raw(bytes) => Some(bytes.clone()),
             _ => None,
         }
+    }
+}
+
+/// The type of what names the elements of a column.
+pub fn path_type(ty: &Type) -> Type {
+    match ty {
+        Type::Map { key: named, .. } | Type::Set { element: named, .. } => Type::clone(named),
+        Type::List { .. } => Type::TimeUuid,
+        _ => Type::Text,
     }
 }

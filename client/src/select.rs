@@ -47,6 +47,7 @@ pub struct Select {
     table: String,
     columns: Option<Vec<String>>,
     metadata: bool,
+    elements: bool,
     equal: Vec<(String, Option<Value>)>,
     limits: Vec<Limit>,
     tokens: TokenRange,
@@ -67,6 +68,7 @@ impl Client {
             table: table.into(),
             columns: None,
             metadata: false,
+            elements: false,
             equal: Vec::new(),
             limits: Vec::new(),
             tokens: TokenRange::ALL,
@@ -91,6 +93,12 @@ impl Select {
     /// Where values come from too: see [`Row::metadata`].
     pub fn with_metadata(mut self) -> Select {
         self.metadata = true;
+        self
+    }
+
+    /// Where the elements of values come from too, and how they are named: see [`Row::elements`].
+    pub fn with_elements(mut self) -> Select {
+        self.elements = true;
         self
     }
 
@@ -295,6 +303,7 @@ impl Select {
             projection: Some(Projection {
                 columns: self.projected(view),
                 with_metadata: self.metadata,
+                with_elements: self.elements,
                 value_form: ValueForm::Raw.into(),
                 omit_columns: true,
             }),

@@ -11,6 +11,11 @@ use std::process::Output;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 
+use trefoil::model::Value;
+use trefoil_proto::convert::value;
+use trefoil_proto::v1::CellWrite;
+use trefoil_proto::v1::cell_write::{Element, Op as CellOp};
+
 use memory::{Fate, Fates, Memory};
 
 const SCHEMA: &str = "\
@@ -350,6 +355,57 @@ async fn replicas_are_compared_and_what_differs_is_named() {
     assert!(shown.contains("no difference was found; 1 of 2 vnodes could not be compared"), "{shown}");
     assert_eq!((code, error.contains("1 of 2 vnodes could not be compared")), (Some(1), true), "{error}");
     assert!(error.contains("node 3: it is not seen alive"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn elements_are_named_and_written_one_by_one() {
+    let cli = Cli::start(always).await;
+    let schema = cli.file(
+        "users.cql",
+        "CREATE TYPE demo.address (street text, number int);
+         CREATE TABLE demo.users (id int PRIMARY KEY, phones map<text, bigint>, tags set<int>, log list<text>,
+                                  home address, fixed frozen<set<int>>);",
+    );
+    cli.ok(&["schema", "apply", schema.to_str().unwrap()]).await;
+    let key = r#"{"id":1}"#;
+    let text = |text: &str| value::from_model(Value::Text(text.to_owned()));
+    let int = |number: i64| value::from_model(Value::Integer(number));
+    let ints = |numbers: &[i64]| value::from_model(Value::Set(numbers.iter().copied().map(Value::Integer).collect()));
+    let element = |path, value| CellOp::SetElement(Element { path: Some(path), value: Some(value) });
+    let id = "123e4567-e89b-12d3-a456-426614174000";
+    let bytes = Value::Uuid(uuid::Uuid::parse_str(id).unwrap());
+    let log = |texts: &[&str]| {
+        value::from_model(Value::List(texts.iter().map(|text| Value::Text((*text).to_owned())).collect()))
+    };
+    let cases: &[(&[&str], &str, CellOp)] = &[
+        (&["put", "phones", "home", "5551234"], "phones", element(text("home"), int(5_551_234))),
+        (&["put", "phones", "home", "null"], "phones", element(text("home"), value::null())),
+        (&["put", "home", "number", "7", "--ttl", "9"], "home", element(text("number"), int(7))),
+        (&["put", "log", id, r#""a""#], "log", element(value::from_model(bytes.clone()), text("a"))),
+        (&["delete", "tags", "-5"], "tags", CellOp::DeleteElement(int(-5))),
+        (&["append", "tags", "[2,1]"], "tags", CellOp::Append(ints(&[2, 1]))),
+        (&["append", "log", r#"["a","b"]"#], "log", CellOp::Append(log(&["a", "b"]))),
+        (&["prepend", "log", r#"["a"]"#], "log", CellOp::Prepend(log(&["a"]))),
+        (&["remove", "tags", "[3]"], "tags", CellOp::Remove(ints(&[3]))),
+    ];
+    for (words, column, op) in cases {
+        let arguments = [&["element", words[0], "demo.users", key], &words[1..]].concat();
+        assert_eq!(cli.ok(&arguments).await, "");
+        let done = cli.memory.take_elements();
+        assert_eq!(done, [CellWrite { column: (*column).to_owned(), op: Some(op.clone()) }], "{words:?}");
+    }
+    for (words, reason) in [
+        (&["put", "fixed", "1", "1"][..], "no elements that are written one by one"),
+        (&["put", "tags", "1", "1"], "an element of a set has no value"),
+        (&["put", "home", "city", "1"], "there is no field city"),
+        (&["put", "log", "0", r#""a""#], "no such element"),
+        (&["append", "tags", r#"["a"]"#], "element 1"),
+        (&["get", "nothing"], "there is no such column"),
+    ] {
+        let (code, error) = cli.fails(&[&["element", words[0], "demo.users", key], &words[1..]].concat()).await;
+        assert_eq!((code, error.contains(reason)), (1, true), "{words:?}: {error}");
+    }
+    assert_eq!(cli.ok(&["element", "get", "demo.users", key, "tags"]).await, "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

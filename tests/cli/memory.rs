@@ -53,6 +53,8 @@ struct State {
     rows: BTreeMap<String, BTreeMap<Key, Cells>>,
     types: Vec<v1::UserType>,
     snapshots: Vec<v1::NodeSnapshots>,
+    /// What was done to single elements, which has no other effect here.
+    elements: Vec<v1::CellWrite>,
 }
 
 #[derive(Clone)]
@@ -64,6 +66,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// What was done to single elements since the last call.
+    pub fn take_elements(&self) -> Vec<v1::CellWrite> {
+        std::mem::take(&mut self.state.lock().elements)
+    }
+
     /// Serves until the runtime ends.
     pub async fn start(fates: Fates) -> Memory {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -191,7 +198,8 @@ impl State {
         for change in mutation.changes {
             let timestamp = change.timestamp_us.unwrap_or(default_us);
             match change.op.unwrap() {
-                ChangeOp::Insert(write) | ChangeOp::Update(write) => {
+                ChangeOp::Insert(mut write) | ChangeOp::Update(mut write) => {
+                    self.elements.extend(write.cells.extract_if(.., |cell| cell.value().is_none()));
                     write_row(rows, &table, &partition, write, timestamp)?;
                 }
                 ChangeOp::DeleteRow(row) => drop(rows.remove(&(partition.clone(), raw(&row.clustering)))),

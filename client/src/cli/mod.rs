@@ -13,6 +13,7 @@ mod compaction;
 mod csv;
 mod delete;
 mod duration;
+mod element;
 mod error;
 mod export;
 mod flush;
@@ -109,6 +110,9 @@ enum Command {
     Get(get::Get),
     /// Delete a row, the rows whose keys begin alike, or a partition
     Delete(delete::Delete),
+    /// Write, read or delete single elements of a list, set, map or user-defined type
+    #[command(subcommand)]
+    Element(element::ElementCommand),
     /// Add to counters of a row
     Increment(increment::Increment),
     /// Print or count the rows of a table
@@ -186,6 +190,7 @@ impl Command {
             Command::Put(command) => command.run(global).await,
             Command::Get(command) => command.run(global).await,
             Command::Delete(command) => command.run(global).await,
+            Command::Element(command) => command.run(global).await,
             Command::Increment(command) => command.run(global).await,
             Command::Scan(command) => command.run(global).await,
             Command::Import(command) => command.run(global).await,

@@ -1,6 +1,9 @@
 //! Answers: merged rows of the core become rows of a page, by projection.
 
+use bytes::Bytes;
 use trefoil::model::collection::put_together;
+use trefoil::model::list::compare_list_paths;
+use trefoil::model::value::compare;
 use trefoil::model::{
     Cell as ModelCell, CellKind, ClusteringKey, ColumnKind, Complex, PartitionKey, Row as ModelRow, Table, Type,
 };
@@ -8,7 +11,7 @@ use trefoil::model::{
 use super::key::Clustering;
 use super::read::{Headings, Metadata, ProjectionParts};
 use super::{schema, value};
-use crate::v1::{Cell, Column, Row, Value};
+use crate::v1::{Cell, CellElement, Column, Row, Value, ValueForm};
 
 /// Makes the rows of pages for one read.
 #[derive(Debug)]
@@ -86,23 +89,64 @@ impl<'a> Projector<'a> {
     fn complex(&self, complex: &Complex, ty: &Type) -> trefoil::Result<Cell> {
         let Some(bytes) = put_together(ty, complex, self.now_s)? else { return Ok(Cell::default()) };
         let mut answer = Cell { value: Some(value::from_bytes(bytes, ty, self.parts.form)), ..Cell::default() };
-        if self.parts.metadata == Metadata::With {
+        if self.parts.metadata != Metadata::Without {
             let live = complex.cells.iter().filter(|(_, cell)| cell.is_live_at(self.now_s));
             answer.timestamp_us = live.map(|(_, cell)| cell.timestamp.0).max();
         }
+        if self.parts.metadata == Metadata::WithElements {
+            answer.elements = self.elements(complex, ty);
+        }
         Ok(answer)
+    }
+
+    /// The elements of a column of many cells, in the order of its value.
+    fn elements(&self, complex: &Complex, ty: &Type) -> Vec<CellElement> {
+        let live = complex.cells.iter().filter(|(_, cell)| cell.is_live_at(self.now_s));
+        let mut live: Vec<&(Bytes, ModelCell)> = live.collect();
+        live.sort_by(|(a, _), (b, _)| match ty {
+            Type::List { .. } => compare_list_paths(a, b),
+            Type::Map { key: named, .. } | Type::Set { element: named, .. } => compare(named, a, b),
+            _ => a.cmp(b),
+        });
+        let element = |(path, cell): &(Bytes, ModelCell)| {
+            let (ttl_s, expires_at_s) = expiry(cell).unzip();
+            let path = Some(path_value(path, ty, self.parts.form)?);
+            Some(CellElement { path, timestamp_us: cell.timestamp.0, ttl_s, expires_at_s })
+        };
+        live.into_iter().filter_map(element).collect()
     }
 
     fn cell(&self, cell: &ModelCell, ty: &Type) -> Cell {
         let Some(bytes) = cell.bytes_at(self.now_s) else { return Cell::default() };
         let mut answer = Cell { value: Some(value::from_bytes(bytes, ty, self.parts.form)), ..Cell::default() };
-        if self.parts.metadata == Metadata::With {
+        if self.parts.metadata != Metadata::Without {
             answer.timestamp_us = Some(cell.timestamp.0);
-            if let CellKind::Expiring { ttl_s, expiry_s, .. } = cell.kind {
-                answer.ttl_s = Some(ttl_s);
-                answer.expires_at_s = Some(expiry_s);
-            }
+            (answer.ttl_s, answer.expires_at_s) = expiry(cell).unzip();
         }
         answer
+    }
+}
+
+/// Time to live and expiry, in seconds, of a cell that has them.
+fn expiry(cell: &ModelCell) -> Option<(u32, i64)> {
+    match cell.kind {
+        CellKind::Expiring { ttl_s, expiry_s, .. } => Some((ttl_s, expiry_s)),
+        _ => None,
+    }
+}
+
+/// How a request names the element that lies at a path; `None` of a field that this node does not know yet.
+fn path_value(path: &Bytes, ty: &Type, form: ValueForm) -> Option<Value> {
+    match ty {
+        Type::Map { key: named, .. } | Type::Set { element: named, .. } => {
+            Some(value::from_bytes(path.clone(), named, form))
+        }
+        Type::List { .. } => Some(value::from_bytes(path.clone(), &Type::TimeUuid, form)),
+        Type::User { definition, .. } => {
+            let position = usize::from(u16::from_be_bytes(path.as_ref().try_into().ok()?));
+            let name = definition.fields.get(position)?.name.clone();
+            Some(value::from_bytes(Bytes::from(name), &Type::Text, form))
+        }
+        _ => None,
     }
 }

@@ -52,6 +52,8 @@ pub enum Metadata {
     Without,
     /// Values and where they come from.
     With,
+    /// And where each element of them comes from.
+    WithElements,
 }
 
 /// Whether pages say what their columns are.
@@ -136,7 +138,11 @@ pub fn projection(projection: Projection, table: &Table) -> Result<ProjectionPar
     };
     Ok(ProjectionParts {
         columns,
-        metadata: if projection.with_metadata { Metadata::With } else { Metadata::Without },
+        metadata: match (projection.with_elements, projection.with_metadata) {
+            (true, _) => Metadata::WithElements,
+            (false, true) => Metadata::With,
+            (false, false) => Metadata::Without,
+        },
         form: projection.value_form(),
         headings: if projection.omit_columns { Headings::Omitted } else { Headings::Included },
     })

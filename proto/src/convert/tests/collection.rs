@@ -110,7 +110,7 @@ fn seen(row: &Row, column: &str, now_s: i64) -> v1::Cell {
     let table = with_collections();
     let wanted = Projection {
         columns: vec![column.to_owned()],
-        with_metadata: true,
+        with_elements: true,
         value_form: ValueForm::Raw.into(),
         ..Projection::default()
     };
@@ -189,6 +189,40 @@ fn lists_grow_at_both_ends() {
     let gone =
         merged([row].into_iter().chain(paths.iter().map(|path| written(AT + 5, "l", Op::DeleteElement(id(path))))));
     assert_eq!(shown(&gone, "l"), None);
+}
+
+/// Whatever a reader is told of an element names it where it is written.
+#[test]
+fn elements_are_answered_with_their_names_and_times() {
+    let expiring = |column: &str, op: Op| {
+        let mutation = written_by(b"r", AT + 1, Some(60), vec![(column, op)]).unwrap();
+        mutation.rows.into_iter().next().unwrap().1
+    };
+    let row = merged([
+        written(AT, "l", Op::Append(ints(&list(), &[5, 6]))),
+        written(AT + 1, "l", Op::Prepend(ints(&list(), &[4]))),
+        written(AT, "e", Op::Append(ints(&set(), &[7, -1]))),
+        written(AT, "m", Op::Append(pairs(&[(2, "two")]))),
+        expiring("m", element(int(3), text("three"))),
+        written(AT, "u", element(text("b"), text("x"))),
+    ]);
+    let elements = |column: &str| seen(&row, column, NOW_S).elements;
+    let names = |column: &str| elements(column).into_iter().map(|element| element.path.unwrap()).collect::<Vec<_>>();
+    assert_eq!(names("e"), [-1i32, 7].map(|of| value::raw(Bytes::copy_from_slice(&of.to_be_bytes()))));
+    assert_eq!(names("u"), [value::raw("b".into())]);
+    let two = elements("m");
+    let times: Vec<_> = two.iter().map(|of| (of.timestamp_us, of.ttl_s, of.expires_at_s)).collect();
+    assert_eq!(times, [(AT, None, None), (AT + 1, Some(60), Some(NOW_S + 60))]);
+    assert_eq!(seen(&row, "m", NOW_S + 60).elements.len(), 1, "what has expired is not shown");
+    // In the order of the value, each by its id.
+    let ids = names("l");
+    assert_eq!(ids.len(), 3);
+    let zero = ids.into_iter().enumerate().map(|(at, id)| {
+        let v1::value::Kind::Raw(id) = id.kind.unwrap() else { panic!("asked for raw") };
+        let id = Value { kind: Some(v1::value::Kind::Uuid(id)) };
+        written(AT + 5, "l", element(id, int(at as i64)))
+    });
+    assert_eq!(shown(&merged(std::iter::once(row.clone()).chain(zero)), "l"), Some(ints(&list(), &[0, 1, 2])));
 }
 
 /// A request is sent again, perhaps through another node: with its id and timestamp it writes the same cells. Another

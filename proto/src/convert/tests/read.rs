@@ -171,7 +171,8 @@ fn rows_come_by_projection() {
     assert_eq!(names, ["s", "w", "v"]);
     assert_eq!(alive.cells[0].value, Some(text("st")));
     assert_eq!(alive.cells[1], v1::Cell::default());
-    let v = v1::Cell { value: Some(int(9)), timestamp_us: Some(3), ttl_s: Some(10), expires_at_s: Some(110) };
+    let mut v = v1::Cell { value: Some(int(9)), timestamp_us: Some(3), ..Default::default() };
+    (v.ttl_s, v.expires_at_s) = (Some(10), Some(110));
     assert_eq!(alive.cells[2], v);
     assert_eq!(answer(110).cells[2], v1::Cell::default(), "dead from its expiry on");
 }
