@@ -1,16 +1,17 @@
 //! A whole cluster and its clients: the loop that lets things happen, and what must hold in the end.
 
 use trefoil::codec::EncodedRow;
-use trefoil::compaction::Unpaced;
 use trefoil::coordinator::read_repair;
-use trefoil::model::{Direction, Fragment, Page, ReadCommand, Slice, Target, Vnode};
+use trefoil::model::{Direction, Fragment, ReadCommand, Slice, Target, Timestamp, Vnode};
 use trefoil::store::Access;
+use trefoil::store::digest::{DigestRange, compare};
 
 use super::event::{Answer, Event, Request};
-use super::node::Node;
+use super::node::{Node, Process};
 use super::random::Random;
-use super::scheduler::{EPOCH_US, Sim};
-use super::shape::{Shape, node_id};
+use super::scheduler::{EPOCH_US, Sim, Tally};
+use super::schema::{LATENESS_S, PARTITIONS};
+use super::shape::Shape;
 use super::workload::Workload;
 
 /// How long clients ask and things go wrong.
@@ -32,10 +33,8 @@ pub struct Report {
     /// What was not as it must be.
     pub failure: Option<String>,
     pub trace: Vec<String>,
-    /// Reads, rows, writes; see [`super::history::History::counts`].
-    pub counts: [u64; 3],
-    /// Reads that found replicas unequal.
-    pub repairs: u64,
+    /// How often what has happened.
+    pub tally: Tally,
 }
 
 /// Runs one seed to its end.
@@ -48,9 +47,9 @@ pub fn run(seed: u64, is_traced: bool) -> Report {
     let workload = Workload::new(sim.shape.clients);
     let mut cluster = Cluster { sim, nodes, workload };
     cluster.run();
-    let Sim { hash, events, failure, history, repairs, .. } = &cluster.sim;
-    let (hash, events, failure, counts, repairs) = (*hash, *events, failure.clone(), history.counts, *repairs);
-    Report { hash, events, failure, counts, repairs, trace: cluster.sim.trace() }
+    let sim = &mut cluster.sim;
+    let (trace, tally, failure) = (sim.trace(), std::mem::take(&mut sim.tally), sim.failure.take());
+    Report { hash: sim.hash, events: sim.events, failure, trace, tally }
 }
 
 impl Cluster {
@@ -63,7 +62,6 @@ impl Cluster {
         }
         self.plan_fault();
         self.sim.at(TURMOIL_US, Event::Calm);
-        self.sim.at(TURMOIL_US + SETTLING_US / 2, Event::Mend);
         self.sim.at(TURMOIL_US + SETTLING_US, Event::Inspect);
         while self.sim.failure.is_none()
             && let Some(event) = self.sim.next()
@@ -76,7 +74,7 @@ impl Cluster {
     }
 
     fn happen(&mut self, event: Event) {
-        if let Event::Timer { node, run, .. } | Event::Expire { node, run, .. } = event
+        if let Event::Timer { node, run, .. } | Event::Expire { node, run, .. } | Event::Look { node, run, .. } = event
             && !self.is_alive(node, run)
         {
             return;
@@ -98,6 +96,7 @@ impl Cluster {
             Event::Start { node } => self.nodes[node].start(sim),
             Event::Timer { node, timer, .. } => self.nodes[node].on_timer(sim, timer),
             Event::Expire { node, id, .. } => self.nodes[node].expire(sim, id),
+            Event::Look { node, id, .. } => self.nodes[node].look(sim, id),
             Event::Request { node, call, request } => self.request(node, call, request),
             Event::Answer { call, answer } => self.workload.on_answer(sim, call, answer),
             Event::GiveUp { call } => self.workload.give_up(sim, call),
@@ -114,7 +113,6 @@ impl Cluster {
                 self.workload.is_over = true;
                 self.heal();
             }
-            Event::Mend => self.workload.mend(sim),
             Event::Inspect => {}
         }
     }
@@ -166,6 +164,9 @@ impl Cluster {
                 Some(process) if !process.ops.is_empty() => {
                     self.sim.fail(format!("n{} still has {} operations", node.at, process.ops.len()));
                 }
+                Some(process) if process.hints.values().any(|target| !target.is_drained()) => {
+                    self.sim.fail(format!("n{} still has hints", node.at));
+                }
                 Some(process) if !process.log.is_idle() => {
                     self.sim.fail(format!("n{} still has records to log", node.at));
                 }
@@ -180,13 +181,6 @@ impl Cluster {
     /// All replicas hold the same, row by row, and nothing that was acknowledged is missing.
     fn compare(&mut self) {
         let now_s = (EPOCH_US + self.sim.now_us as i64) / 1_000_000;
-        for node in &self.nodes {
-            let store = &node.process.as_ref().unwrap().store;
-            store.flush(None).unwrap();
-            for table in &self.sim.shape.schema.tables {
-                store.compact_table(table.id, now_s, &Unpaced).unwrap();
-            }
-        }
         for table in 0..self.sim.shape.schema.tables.len() {
             let mut shown = Vec::new();
             for vnode in (0..self.sim.shape.schema.bits.count()).map(Vnode) {
@@ -215,24 +209,46 @@ impl Cluster {
             limit_rows: u32::MAX,
             limit_bytes: u32::MAX,
         };
-        let replicas = self.sim.shape.ring.replicas_of(&schema.tables[table].keyspace, vnode);
-        let mut pages: Vec<(usize, Page)> = Vec::new();
-        for node in self.nodes.iter().filter(|node| replicas.contains(node_id(node.at))) {
-            let page = node.process.as_ref().unwrap().store.read(&command, Access::Disk);
-            pages.push((node.at, page.map_err(|error| format!("n{}: {error}", node.at))?));
+        let slice = (schema.tables[table].keyspace.id, vnode);
+        let replicas = self.sim.shape.replicas_of(slice);
+        let processes = self.nodes.iter().filter(|node| replicas.contains(&node.id()));
+        let processes: Vec<_> = processes.map(|node| (node.at, node.process.as_ref().unwrap())).collect();
+        let purged = processes.iter().map(|(_, process)| process.exchange.purged(slice)).max().unwrap_or_default();
+        let range = DigestRange {
+            table: command.table,
+            tokens: schema.bits.range(vnode),
+            after: None,
+            now_s,
+            purged_before: Some(Timestamp(purged.0 - i64::from(LATENESS_S) * 1_000_000)),
+        };
+        let mut digests = Vec::new();
+        for (at, Process { store, .. }) in &processes {
+            let page = store.partition_digests(&range, usize::from(PARTITIONS));
+            digests.push(page.map_err(|error| format!("n{at}: {error}"))?);
         }
-        let (first, whole) = &pages[0];
-        self.sim.hash = self.sim.hash.rotate_left(7) ^ u64::from(crc32fast::hash(&whole.entries));
-        let fragments = read_repair::decode(whole, &command).map_err(|error| error.to_string())?;
-        if let Some((other, page)) = pages.iter().find(|(_, page)| page != whole) {
-            let theirs = read_repair::decode(page, &command).map_err(|error| error.to_string())?;
-            let only = |own: &[Fragment<EncodedRow>], other: &[Fragment<EncodedRow>]| {
-                let only: Vec<_> = own.iter().filter(|fragment| !other.contains(fragment)).take(3).collect();
-                format!("{only:?}")
-            };
-            let (ours, theirs) = (only(&fragments, &theirs), only(&theirs, &fragments));
-            return Err(format!("n{first} and n{other} differ in table {table} {vnode:?}: {ours} and {theirs}"));
+        let differing = compare(&digests).differing;
+        let mut pages = Vec::new();
+        for (at, Process { store, .. }) in &processes {
+            let page = store.read(&command, Access::Disk).map_err(|error| format!("n{at}: {error}"))?;
+            pages.push(read_repair::decode(&page, &command).map_err(|error| format!("n{at}: {error}"))?);
         }
-        Ok(schema.shown(&fragments, now_s))
+        if let Some(difference) = differing.first() {
+            let only: Vec<_> = pages.iter().map(|page| unlike(page, &pages[0], &pages[1])).collect();
+            return Err(format!("replicas differ in table {table} {vnode:?}: {difference:?}, {only:?}"));
+        }
+        let digest =
+            digests[0].partitions.iter().fold(0, |sum, partition| sum ^ u64::from(crc32fast::hash(&partition.digest)));
+        let shown = schema.shown(&pages[0], now_s);
+        self.sim.mix(digest);
+        Ok(shown)
     }
+}
+
+/// What of a page is not in both of two others.
+fn unlike(
+    page: &[Fragment<EncodedRow>],
+    a: &[Fragment<EncodedRow>],
+    b: &[Fragment<EncodedRow>],
+) -> Vec<Fragment<EncodedRow>> {
+    page.iter().filter(|fragment| !a.contains(fragment) || !b.contains(fragment)).take(3).cloned().collect()
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use trefoil::coordinator::{Consistency, Digest, FailureReason, Unseen};
+use trefoil::hints::Place;
 use trefoil::model::{Direction, Page, ReadCommand, Stamp};
+use trefoil::received::{ReceivedSet, Slice};
 
 use super::faults::Fault;
 
@@ -42,6 +44,12 @@ pub enum Event {
         run: u64,
         id: u64,
     },
+    /// Answers to a read may be late.
+    Look {
+        node: usize,
+        run: u64,
+        id: u64,
+    },
     /// A request reaches a node.
     Request {
         node: usize,
@@ -67,8 +75,6 @@ pub enum Event {
     Fault(Fault),
     /// Nothing goes wrong any more.
     Calm,
-    /// Everything is read once at ALL.
-    Mend,
     /// Time to look whether all is as it must be.
     Inspect,
 }
@@ -85,18 +91,70 @@ pub enum Timer {
     Ceiling,
     Flush,
     Compact,
+    /// Peers are told what is here.
+    Report,
+    /// What is reconciled is saved.
+    Save,
+    /// Hints go out.
+    Hints,
 }
 
 /// What nodes send each other.
 #[derive(Debug, Clone)]
 pub enum Message {
-    Write { id: u64, placement: u64, timeout_us: u64, record: Bytes },
-    Read { id: u64, placement: u64, command: Arc<ReadCommand>, digest: Option<Unseen> },
-    Acknowledged { id: u64 },
-    Page { id: u64, page: Page },
-    Digest { id: u64, digest: Digest },
-    Failed { id: u64, reason: FailureReason },
-    Ping,
+    Write {
+        id: u64,
+        placement: u64,
+        timeout_us: u64,
+        record: Bytes,
+    },
+    Read {
+        id: u64,
+        placement: u64,
+        command: Arc<ReadCommand>,
+        /// The digest alone is wanted, without this.
+        digest: Option<Unseen>,
+    },
+    Acknowledged {
+        id: u64,
+    },
+    /// `reconciled`: up to where the sender knew everything to be everywhere before it read.
+    Page {
+        id: u64,
+        page: Page,
+        reconciled: Stamp,
+    },
+    Digest {
+        id: u64,
+        digest: Digest,
+    },
+    Failed {
+        id: u64,
+        reason: FailureReason,
+    },
+    /// `unheard_us`: how long ago the last one came the other way.
+    Ping {
+        unheard_us: u64,
+    },
+    Report {
+        report: Bytes,
+    },
+    Fetch {
+        slice: Slice,
+        names: ReceivedSet,
+    },
+    Records {
+        records: Vec<Bytes>,
+    },
+    Hint {
+        place: Place,
+        placement: u64,
+        record: Bytes,
+    },
+    HintTaken {
+        place: Place,
+        outcome: Result<(), FailureReason>,
+    },
 }
 
 /// What a client asks.
@@ -147,10 +205,15 @@ impl Message {
             Message::Write { id, record, .. } => id << 8 | 1 | (record.len() as u64) << 40,
             Message::Read { id, .. } => id << 8 | 2,
             Message::Acknowledged { id } => id << 8 | 3,
-            Message::Page { id, page } => id << 8 | 4 | u64::from(crc32fast::hash(&page.entries)) << 32,
-            Message::Digest { id, digest } => id << 8 | 7 | u64::from(crc32fast::hash(&digest.0)) << 32,
+            Message::Page { id, page, .. } => id << 8 | 4 | u64::from(crc32fast::hash(&page.entries)) << 32,
+            Message::Digest { id, digest } => id << 8 | 12 | u64::from(crc32fast::hash(&digest.0)) << 32,
             Message::Failed { id, reason } => id << 8 | 5 | (*reason as u64) << 40,
-            Message::Ping => 6,
+            Message::Ping { .. } => 6,
+            Message::Report { report } => 7 | u64::from(crc32fast::hash(report)) << 8,
+            Message::Fetch { names, .. } => 8 | names.count() << 8,
+            Message::Hint { place, .. } => 10 | place.offset << 8,
+            Message::HintTaken { place, outcome } => 11 | place.offset << 8 | u64::from(outcome.is_ok()) << 40,
+            Message::Records { records } => 9 | (records.len() as u64) << 8,
         }
     }
 }

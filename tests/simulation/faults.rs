@@ -28,6 +28,23 @@ pub enum Fault {
     Return(usize),
 }
 
+impl Fault {
+    fn name(&self) -> &'static str {
+        match self {
+            Fault::Kill(_) => "processes killed",
+            Fault::PowerLoss(_) | Fault::PowerWithin(..) => "losses of power",
+            Fault::Cut(_) => "partitions",
+            Fault::Mend(_) => "wires mended",
+            Fault::Break(..) => "connections broken",
+            Fault::Slow(..) => "slow nodes",
+            Fault::Unruly(_) => "unruly networks",
+            Fault::Step(..) => "clocks set",
+            Fault::DiskFull(_) | Fault::DiskFree(_) => "full disks",
+            Fault::Leave(..) | Fault::Return(_) => "nodes away",
+        }
+    }
+}
+
 impl Cluster {
     /// The next thing goes wrong after a while.
     pub fn plan_fault(&mut self) {
@@ -64,6 +81,7 @@ impl Cluster {
 
     pub fn on_fault(&mut self, fault: Fault) {
         self.sim.note(|| format!("FAULT {fault:?}"));
+        self.sim.count(fault.name());
         let ends = |fault: Fault, random: &mut Random| (random.below(30_000_000), Fault::clone(&fault));
         match fault {
             Fault::Kill(node) => self.kill(node),

@@ -111,8 +111,6 @@ pub struct History {
     copies: Vec<usize>,
     /// When a node lost power last: what a periodic table had acknowledged before may be gone from it.
     power_lost_us: u64,
-    /// Reads that were checked, rows that they showed, writes that were acknowledged.
-    pub counts: [u64; 3],
 }
 
 impl History {
@@ -124,7 +122,6 @@ impl History {
             durabilities: schema.tables.iter().map(|table| table.durability).collect(),
             copies,
             power_lost_us: 0,
-            counts: [0; 3],
         }
     }
 
@@ -154,7 +151,6 @@ impl History {
 
     /// A client was told that `replicas` have what it sent at `began_us`.
     pub fn acknowledged(&mut self, write: u64, replicas: usize, began_us: u64) {
-        self.counts[2] += 1;
         let Write { change, outcome, stamped } = &mut self.writes[write as usize];
         *outcome = Outcome::Acknowledged;
         let (change, Some((timestamp, _))) = (change.clone(), *stamped) else { return };
@@ -201,8 +197,6 @@ impl History {
     /// Checks what a read showed: the write that each place's value is of. `now_s`: the second it was read as of, least
     /// and greatest.
     pub fn check(&mut self, expected: &Expected, shown: &[(u8, u8, u64)], now_s: (i64, i64)) -> Result<(), String> {
-        self.counts[0] += 1;
-        self.counts[1] += shown.len() as u64;
         let is_forgotten = self.is_forgotten(expected.table, expected.began_us);
         let mut shown: Vec<(usize, u64)> =
             shown.iter().map(|(partition, row, id)| (place(expected.table, *partition, *row), *id)).collect();

@@ -2,13 +2,15 @@
 //! that before the acknowledgement, insert, acknowledge. Between append and insert time passes, and power may go.
 
 use trefoil::Error;
-use trefoil::codec::CheckedRecord;
+use trefoil::codec::{CheckedRecord, Record, RecordKind};
 use trefoil::commitlog::Position;
 use trefoil::coordinator::FailureReason;
+use trefoil::hints::Place;
 use trefoil::model::Durability;
 
 use super::event::{Message, Timer};
 use super::node::{Node, Reply, refusal};
+use super::replication::Verdict;
 use super::scheduler::Sim;
 
 /// How long records of periodic tables wait for their sync.
@@ -27,7 +29,18 @@ pub struct Job {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ticket {
     Own(u64),
-    Peer { peer: usize, id: u64 },
+    Peer {
+        peer: usize,
+        id: u64,
+    },
+    Hint {
+        peer: usize,
+        place: Place,
+    },
+    /// A hint for oneself.
+    OwnHint(Place),
+    /// What was asked for by name is told with the set that it is in.
+    Nobody,
 }
 
 #[derive(Default)]
@@ -66,8 +79,8 @@ impl Node {
         let process = self.running();
         let late: Vec<Job> = process.log.queue.extract_if(.., |job| job.deadline_us < now_us).collect();
         late.iter().for_each(|job| self.done(sim, job.ticket, Err(FailureReason::Expired)));
+        let jobs = self.admit(sim);
         let process = self.running();
-        let jobs = std::mem::take(&mut process.log.queue);
         if jobs.is_empty() {
             process.log.is_awake = false;
             return;
@@ -98,6 +111,33 @@ impl Node {
                 self.go_on(sim);
             }
         }
+    }
+
+    /// Takes from the queue what may be logged. Whoever promises must see before what is about to be.
+    fn admit(&mut self, sim: &mut Sim) -> Vec<Job> {
+        let jobs = std::mem::take(&mut self.running().log.queue);
+        let decode = |job: Job| {
+            let record = Record::decode(job.record.bytes().clone()).unwrap();
+            let slice = (record.keyspace, sim.shape.schema.bits.vnode(job.record.token()));
+            (job, record, slice)
+        };
+        let decoded: Vec<_> = jobs.into_iter().map(decode).collect();
+        let named = decoded.iter().filter(|(_, record, _)| matches!(record.kind, RecordKind::Named(_)));
+        if let Some(lowest) = named.map(|(_, record, _)| record.stamp).min() {
+            self.running().store.begin_append(lowest);
+        }
+        let mut admitted = Vec::new();
+        for (job, record, slice) in decoded {
+            match self.verdict(sim, &record, slice) {
+                Verdict::Apply => admitted.push(job),
+                Verdict::Here => self.done(sim, job.ticket, Ok(())),
+                Verdict::Refused(reason) => {
+                    sim.note(|| format!("n{} refuses {:?} of {slice:?} at {}", self.at, record.kind, record.stamp.0));
+                    self.done(sim, job.ticket, Err(reason));
+                }
+            }
+        }
+        admitted
     }
 
     pub fn on_synced(&mut self, sim: &mut Sim) {
@@ -145,11 +185,18 @@ impl Node {
     }
 
     fn done(&mut self, sim: &mut Sim, ticket: Ticket, outcome: Result<(), FailureReason>) {
-        match (ticket, outcome) {
-            (Ticket::Own(id), Ok(())) => self.on_reply(sim, id, self.id(), Reply::Acknowledged),
-            (Ticket::Own(id), Err(reason)) => self.on_reply(sim, id, self.id(), Reply::Failed(reason)),
-            (Ticket::Peer { peer, id }, Ok(())) => drop(self.send(sim, peer, Message::Acknowledged { id })),
-            (Ticket::Peer { peer, id }, Err(reason)) => drop(self.send(sim, peer, Message::Failed { id, reason })),
-        }
+        let reply = match (ticket, outcome) {
+            (Ticket::Own(id), Ok(())) => return self.on_reply(sim, id, self.id(), Reply::Acknowledged),
+            (Ticket::Own(id), Err(reason)) => return self.on_reply(sim, id, self.id(), Reply::Failed(reason)),
+            (Ticket::OwnHint(place), outcome) => return self.on_hint_outcome(sim, self.id(), place, outcome),
+            (Ticket::Nobody, outcome) => {
+                return sim.note(|| format!("n{} takes what it had asked for: {outcome:?}", self.at));
+            }
+            (Ticket::Peer { peer, id }, Ok(())) => (peer, Message::Acknowledged { id }),
+            (Ticket::Peer { peer, id }, Err(reason)) => (peer, Message::Failed { id, reason }),
+            (Ticket::Hint { peer, place }, outcome) => (peer, Message::HintTaken { place, outcome }),
+        };
+        // Without a connection it is for the peer to ask again.
+        let _ = self.send(sim, reply.0, reply.1);
     }
 }

@@ -25,18 +25,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cluster::Report;
+use scheduler::Tally;
 
 mod cluster;
 mod event;
 mod faults;
+mod hints;
 mod history;
 mod log;
 mod network;
 mod node;
+mod oracle;
 #[allow(dead_code, reason = "shared with the model, which draws more kinds")]
 #[path = "../model/random.rs"]
 mod random;
 mod read;
+mod replication;
 mod scheduler;
 mod schema;
 mod shape;
@@ -45,6 +49,26 @@ mod write;
 
 /// Seeds when nobody says otherwise.
 const SEEDS: u64 = 12;
+
+/// What any dozen of seeds must have met, or they show little.
+const REACHED: [&str; 16] = [
+    "writes acknowledged",
+    "writes unknown",
+    "reads",
+    "reads repaired",
+    "hints delivered",
+    "records fetched",
+    "records too late",
+    "bounds of purging raised",
+    "processes killed",
+    "losses of power",
+    "partitions",
+    "connections broken",
+    "slow nodes",
+    "unruly networks",
+    "clocks set",
+    "full disks",
+];
 
 /// Lines of the trace of a failure that are printed.
 const TRACE_LINES: u64 = 80;
@@ -58,7 +82,7 @@ fn seeds() {
     let count = number("TREFOIL_SIM_SEEDS").unwrap_or(SEEDS);
     let first = number("TREFOIL_SIM_FIRST").unwrap_or(1);
     let until = number("TREFOIL_SIM_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let (next, failed) = (AtomicU64::new(first), Mutex::new(None));
+    let (next, failed, reached) = (AtomicU64::new(first), Mutex::new(None), Mutex::new(Tally::new()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     // Each seed is a world of its own; several of them are run side by side.
     std::thread::scope(|scope| {
@@ -70,11 +94,14 @@ fn seeds() {
                         return;
                     }
                     let report = attempt(seed, false);
+                    let mut reached = reached.lock().unwrap();
+                    *reached.entry("seeds").or_default() += 1;
+                    report.tally.iter().for_each(|(what, times)| *reached.entry(what).or_default() += times);
                     if report.failure.is_some() {
                         failed.lock().unwrap().get_or_insert(seed);
                     }
-                    if (seed + 1 - first) % 1_000 == 0 {
-                        println!("{} seeds", seed + 1 - first);
+                    if reached["seeds"] % 1_000 == 0 {
+                        println!("{reached:?}");
                     }
                 }
             });
@@ -84,6 +111,10 @@ fn seeds() {
         replay(seed, TRACE_LINES);
         panic!("seed {seed} failed, and did not when it was run again");
     }
+    let reached = reached.into_inner().unwrap();
+    println!("{reached:?}");
+    let missing: Vec<_> = REACHED.iter().filter(|what| !reached.contains_key(*what)).collect();
+    assert!(missing.is_empty(), "what the seeds are to reach and did not: {missing:?}");
 }
 
 /// A history that cannot be repeated cannot be understood.
@@ -98,11 +129,7 @@ fn a_seed_is_one_history() {
 /// Runs one seed and tells what happened.
 fn replay(seed: u64, lines: u64) {
     let report = attempt(seed, true);
-    let [reads, rows, writes] = report.counts;
-    println!(
-        "seed {seed}: {} events, {reads} reads of {rows} rows, {writes} writes acknowledged, {} reads repaired, hash {:016x}",
-        report.events, report.repairs, report.hash
-    );
+    println!("seed {seed}: {} events, hash {:016x}, {:?}", report.events, report.hash, report.tally);
     let Some(failure) = report.failure else { return };
     let skipped = report.trace.len().saturating_sub(lines as usize);
     report.trace[skipped..].iter().for_each(|line| println!("{line}"));

@@ -12,7 +12,8 @@ use trefoil::codec::frame::{Framed, put_frame, read_frame};
 use trefoil::compaction::Unpaced;
 use trefoil::coordinator::{Digest, FailureReason, ReplicaMask, bit, digest};
 use trefoil::liveness::{Heartbeat, LinkId, Liveness};
-use trefoil::model::{Durability, Identity, Instant, NodeId, ReadCommand, Stamp};
+use trefoil::model::{Durability, Identity, Instant, NodeId, ReadCommand, Stamp, Target, Vnode};
+use trefoil::received::exchange::Exchange;
 use trefoil::received::namer::{HybridClock, Namer, Tick};
 use trefoil::ring::Replicas;
 use trefoil::store::{Access, Store, StoreOptions};
@@ -23,8 +24,10 @@ use trefoil::{Class, Error, Result};
 use uuid::Uuid;
 
 use super::event::{Event, Message, Timer};
+use super::hints::{self, HintsFor};
 use super::log::{Job, Log, Ticket};
 use super::read::ReadSession;
+use super::replication::{self, SAVE_US};
 use super::scheduler::{EPOCH_US, Sim};
 use super::shape::{node_id, place_of};
 use super::write::Write;
@@ -32,9 +35,6 @@ use super::write::Write;
 const DIRECTORY: &str = "/node";
 const CEILING: &str = "/node/clock";
 const CEILING_NEW: &str = "/node/clock.new";
-
-/// A silent connection is given up after this.
-const KEEPALIVE_US: u64 = 10_000_000;
 
 pub struct Node {
     pub at: usize,
@@ -58,11 +58,13 @@ pub struct Process {
     pub store: Store,
     pub clock: HybridClock,
     pub namer: Namer,
+    pub exchange: Exchange,
+    pub hints: BTreeMap<NodeId, HintsFor>,
     pub liveness: Liveness,
     pub log: Log,
     pub ops: BTreeMap<u64, Op>,
     pub last_id: u64,
-    /// When something came from each peer.
+    /// When the last heartbeat came from each peer.
     heard_us: Vec<u64>,
     /// The connection to each peer.
     links: Vec<Option<LinkId>>,
@@ -78,7 +80,7 @@ pub enum Op {
 #[derive(Debug)]
 pub enum Reply {
     Acknowledged,
-    Page(trefoil::model::Page),
+    Page(trefoil::model::Page, Stamp),
     Digest(Digest),
     Failed(FailureReason),
 }
@@ -136,6 +138,9 @@ impl Node {
                     (Timer::Ceiling, 500_000),
                     (Timer::Flush, 20_000_000),
                     (Timer::Compact, 30_000_000),
+                    (Timer::Report, 1_000_000),
+                    (Timer::Hints, 1_000_000),
+                    (Timer::Save, SAVE_US),
                 ] {
                     let delay = sim.delay(0, within_us);
                     self.timer(sim, delay, timer);
@@ -169,9 +174,10 @@ impl Node {
             log_kept_bytes_max: 1 << 20,
             snapshots: Default::default(),
         };
-        let identity = Identity { cluster: Uuid::from_u128(1), node: self.id(), vnode_bits: schema.bits };
-        let store = Store::open(vfs, options, identity, &schema.specs())?;
+        let identity = self.identity(sim);
+        let store = Store::open(vfs.clone(), options, identity, &schema.specs())?;
         let mut clock = HybridClock::new(self.read_ceiling()?, store.last_stamp());
+        let found = clock.clone();
         let start = loop {
             match clock.next(self.wall_us(sim)) {
                 Tick::Stamp(stamp) => break stamp,
@@ -184,11 +190,14 @@ impl Node {
         };
         self.gave(sim, start);
         let namer = Namer::new(self.id(), start)?;
+        let exchange = replication::start(self.at, namer.incarnation(), &found, &store, sim);
         let heard_us = vec![sim.now_us; sim.shape.nodes()];
         Ok(Some(Process {
             store,
             clock,
             namer,
+            exchange,
+            hints: hints::open_all(&vfs, identity)?,
             liveness: Liveness::default(),
             log: Log::default(),
             ops: BTreeMap::new(),
@@ -196,6 +205,10 @@ impl Node {
             links: vec![None; heard_us.len()],
             heard_us,
         }))
+    }
+
+    pub fn identity(&self, sim: &Sim) -> Identity {
+        Identity { cluster: Uuid::from_u128(1), node: self.id(), vnode_bits: sim.shape.schema.bits }
     }
 
     /// No stamp is given twice, and all rise, whatever happens to the node and its clock.
@@ -247,6 +260,9 @@ impl Node {
                 self.timer(sim, 1_000_000, timer);
             }
             Timer::Ping => self.ping(sim),
+            Timer::Report => self.report(sim),
+            Timer::Hints => self.deliver_hints(sim),
+            Timer::Save => self.save_reconciled(sim),
             Timer::Ceiling => {
                 let wall_us = self.wall_us(sim);
                 if let Some(ceiling) = self.running().clock.wants_ceiling(wall_us)
@@ -296,15 +312,16 @@ impl Node {
     fn ping(&mut self, sim: &mut Sim) {
         let (at, now_us) = (self.at, sim.now_us);
         for peer in sim.network.peers(at) {
-            if !sim.network.is_open(at, peer) {
-                continue;
-            }
-            if now_us - self.running().heard_us[peer] > KEEPALIVE_US {
-                self.hang_up(sim, peer);
-            } else {
-                let _ = self.send(sim, peer, Message::Ping);
+            let process = self.running();
+            let Some(link) = process.links[peer] else { continue };
+            let fault = process.liveness.fault(node_id(peer), link, Instant(now_us));
+            let unheard_us = now_us - process.heard_us[peer];
+            match fault {
+                Some(_) => self.hang_up(sim, peer),
+                None => drop(self.send(sim, peer, Message::Ping { unheard_us }).is_ok()),
             }
         }
+        self.running().liveness.refresh(Instant(now_us));
         self.timer(sim, 1_000_000, Timer::Ping);
     }
 
@@ -337,6 +354,7 @@ impl Node {
         for id in waiting {
             self.on_reply(sim, id, node_id(peer), Reply::Failed(FailureReason::Disconnected));
         }
+        self.hints_lost(sim, peer);
     }
 
     /// Sends a message, unless there is no connection.
@@ -353,13 +371,14 @@ impl Node {
     pub fn on_message(&mut self, sim: &mut Sim, from: usize, message: Message) {
         let now_us = sim.now_us;
         let process = self.running();
-        process.heard_us[from] = now_us;
         if let Some(link) = process.links[from] {
-            match message {
-                Message::Ping => {
-                    process.liveness.heartbeat(node_id(from), link, Heartbeat::default(), Instant(now_us));
-                }
-                _ => process.liveness.heard(node_id(from), link, Instant(now_us)),
+            let (node, now) = (node_id(from), Instant(now_us));
+            if let Message::Ping { unheard_us } = message {
+                process.heard_us[from] = now_us;
+                let heartbeat = Heartbeat { unheard_us: Some(unheard_us), ..Heartbeat::default() };
+                process.liveness.heartbeat(node, link, heartbeat, now);
+            } else {
+                process.liveness.heard(node, link, now);
             }
         }
         match message {
@@ -375,8 +394,8 @@ impl Node {
             }
             Message::Read { id, placement, command, digest: unseen } => {
                 let reply = match self.serve_read(sim, &command, placement) {
-                    Ok(page) => match unseen {
-                        None => Message::Page { id, page },
+                    Ok((page, reconciled)) => match unseen {
+                        None => Message::Page { id, page, reconciled },
                         Some(unseen) => Message::Digest { id, digest: digest(&page, unseen).unwrap() },
                     },
                     Err(reason) => Message::Failed { id, reason },
@@ -384,15 +403,26 @@ impl Node {
                 let _ = self.send(sim, from, reply);
             }
             Message::Acknowledged { id } => self.on_reply(sim, id, node_id(from), Reply::Acknowledged),
-            Message::Page { id, page } => self.on_reply(sim, id, node_id(from), Reply::Page(page)),
+            Message::Page { id, page, reconciled } => {
+                self.on_reply(sim, id, node_id(from), Reply::Page(page, reconciled));
+            }
             Message::Digest { id, digest } => self.on_reply(sim, id, node_id(from), Reply::Digest(digest)),
             Message::Failed { id, reason } => self.on_reply(sim, id, node_id(from), Reply::Failed(reason)),
-            Message::Ping => {}
+            Message::Ping { .. } => {}
+            Message::Report { report } => self.on_report(sim, from, report),
+            Message::Fetch { slice, names } => self.on_fetch(sim, from, slice, names),
+            Message::Hint { place, placement, record } => {
+                if let Err(reason) = self.take_hint(sim, record, placement, Ticket::Hint { peer: from, place }) {
+                    let _ = self.send(sim, from, Message::HintTaken { place, outcome: Err(reason) });
+                }
+            }
+            Message::HintTaken { place, outcome } => self.on_hint_outcome(sim, node_id(from), place, outcome),
+            Message::Records { records } => self.on_records(sim, records),
         }
     }
 
     /// The tests at arrival, in their order: every byte, placement, table, clock.
-    fn check_write(
+    pub fn check_write(
         &mut self,
         sim: &mut Sim,
         record: Bytes,
@@ -416,11 +446,20 @@ impl Node {
         sim: &mut Sim,
         command: &ReadCommand,
         _placement: u64,
-    ) -> Result<trefoil::model::Page, FailureReason> {
-        self.running().store.read(command, Access::Disk).map_err(|error| {
+    ) -> Result<(trefoil::model::Page, Stamp), FailureReason> {
+        let schema = &sim.shape.schema;
+        let keyspace = schema.table_of(command.table).map(|table| schema.tables[table].keyspace.id);
+        let keyspace = keyspace.ok_or(FailureReason::Stale)?;
+        let vnodes = (0..schema.bits.count()).map(Vnode).filter(|vnode| match &command.target {
+            Target::Partition(key) => schema.bits.vnode(key.token()) == *vnode,
+            Target::Scan(tokens) => schema.bits.range(*vnode).up_to.is_none_or(|last| tokens.contains(last)),
+        });
+        let reconciled = self.reconciled_in(vnodes.map(|vnode| (keyspace, vnode)));
+        let page = self.running().store.read(command, Access::Disk).map_err(|error| {
             sim.note(|| format!("n{} cannot read: {error}", self.at));
             refusal(&error)
-        })
+        })?;
+        Ok((page, reconciled))
     }
 
     /// The own replica or a peer has answered an operation.

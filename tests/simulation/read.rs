@@ -7,7 +7,7 @@ use bytes::Bytes;
 use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{
     Assembler, Consistency, Distance, Extent, Next, PageLimits, PagingState, ReadAction, ReadAnswer, ReadError, ReadOp,
-    Start, Want, nearest_first,
+    Start, Waiting, Want, nearest_first,
 };
 use trefoil::model::{
     LiveColumns, Mutation, NodeId, PagePosition, ReadCommand, Slice, Stamp, Target, Token, TokenRange, Vnode,
@@ -21,6 +21,9 @@ use super::scheduler::Sim;
 use super::schema::{VALUE, written_by};
 use super::shape::place_of;
 use super::write::TIMEOUT_US;
+
+/// Answers that have not come by then are late.
+const LATE_US: u64 = 100_000;
 
 /// A page under way.
 pub struct ReadSession {
@@ -48,6 +51,8 @@ struct Round {
     repairs: Vec<(usize, usize)>,
     /// How many replicas its level takes.
     required: usize,
+    /// The lowest that any of the replicas had reconciled before it was read.
+    known_through: Stamp,
 }
 
 impl ReadSession {
@@ -69,7 +74,10 @@ impl ReadSession {
         let Some(round) = &mut self.round else { return };
         let Some(replica) = round.nodes.iter().position(|replica| replica.node == from) else { return };
         match reply {
-            Reply::Page(page) => round.op.page(replica, page, actions),
+            Reply::Page(page, reconciled) => {
+                round.known_through = round.known_through.min(reconciled);
+                round.op.page(replica, page, actions);
+            }
             Reply::Digest(digest) => round.op.digest(replica, digest, actions),
             Reply::Failed(reason) => round.op.fail(replica, reason, actions),
             Reply::Acknowledged => {
@@ -162,9 +170,18 @@ impl Node {
         match ReadOp::start(command, requirement, &order, None, &mut actions) {
             Ok(op) => {
                 let (nodes, placement) = (replicas.nodes, replicas.placement);
-                session.round = Some(Round { op, nodes, placement, run, repairs: Vec::new(), required });
+                session.round = Some(Round {
+                    op,
+                    nodes,
+                    placement,
+                    run,
+                    repairs: Vec::new(),
+                    required,
+                    known_through: Stamp(i64::MAX),
+                });
                 let id = self.next_id();
                 sim.after(TIMEOUT_US, Event::Expire { node: self.at, run: self.run, id });
+                sim.after(LATE_US, Event::Look { node: self.at, run: self.run, id });
                 Some((session, id, actions))
             }
             Err(_) => {
@@ -226,7 +243,8 @@ impl Node {
         let Some(round) = &session.round else { return };
         let (node, placement, command) = (round.nodes[replica].node, round.placement, round.op.command().clone());
         if node == self.id() {
-            let reply = self.serve_read(sim, &command, placement).map_or_else(Reply::Failed, Reply::Page);
+            let reply = self.serve_read(sim, &command, placement);
+            let reply = reply.map_or_else(Reply::Failed, |(page, reconciled)| Reply::Page(page, reconciled));
             replies.push((node, reply));
             return;
         }
@@ -250,7 +268,7 @@ impl Node {
         let Some(round) = &mut session.round else { return };
         let node = round.nodes[replica].node;
         round.repairs.push((replica, mutations.len()));
-        let kind = RecordKind::Nameless { composer: self.id(), known_through: Stamp(0) };
+        let kind = RecordKind::Nameless { composer: self.id(), known_through: round.known_through };
         let made_at = Stamp(self.wall_us(sim));
         for mutation in mutations {
             sim.note(|| format!("n{} repairs {node} {mutation:?}", self.at));
@@ -274,6 +292,23 @@ impl Node {
 
     pub fn on_read_reply(&mut self, sim: &mut Sim, id: u64, from: NodeId, reply: Reply) {
         self.with_session(sim, id, |session, actions| session.step(from, reply, actions));
+    }
+
+    /// What has not come by now is late: another replica is asked, or those that owe their page are not waited for.
+    pub fn look(&mut self, sim: &mut Sim, id: u64) {
+        self.with_session(sim, id, |session, actions| {
+            let Some(round) = &mut session.round else { return };
+            match round.op.waiting() {
+                Waiting::Answers => {
+                    let _ = round.op.speculate(actions);
+                }
+                Waiting::Pages => round.op.settle(actions),
+                Waiting::Repairs | Waiting::Nothing => {}
+            }
+        });
+        if self.running().ops.contains_key(&id) {
+            sim.after(LATE_US * 2, Event::Look { node: self.at, run: self.run, id });
+        }
     }
 
     pub fn expire_read(&mut self, sim: &mut Sim, id: u64) {
@@ -306,7 +341,7 @@ impl Node {
             return None;
         };
         if answer.repaired {
-            sim.repairs += 1;
+            sim.count("reads repaired");
         }
         sim.history.answered(&sim.shape.schema, round.op.command(), &answer, round.required, session.began_us);
         match session.assembler.take(answer) {

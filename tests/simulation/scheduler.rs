@@ -5,11 +5,15 @@ use std::collections::BTreeMap;
 use super::event::Event;
 use super::history::History;
 use super::network::Network;
+use super::oracle::Oracle;
 use super::random::Random;
 use super::shape::Shape;
 
 /// Wall time when a simulation begins, in microseconds since 1970.
 pub const EPOCH_US: i64 = 1_700_000_000_000_000;
+
+/// How often what has happened: what seeds reach.
+pub type Tally = BTreeMap<&'static str, u64>;
 
 /// What all parts of a simulation share: all but the nodes.
 pub struct Sim {
@@ -19,13 +23,14 @@ pub struct Sim {
     pub network: Network,
     pub history: History,
     pub shape: Shape,
+    pub oracle: Oracle,
     /// Why the run is over.
     pub failure: Option<String>,
     /// Everything that has happened, as one number.
     pub hash: u64,
     pub events: u64,
-    /// Reads that found replicas unequal.
-    pub repairs: u64,
+    /// How often what has happened.
+    pub tally: Tally,
     queue: BTreeMap<(u64, u64), Event>,
     order: u64,
     trace: Option<Vec<String>>,
@@ -41,10 +46,11 @@ impl Sim {
             network,
             history,
             shape,
+            oracle: Oracle::default(),
             failure: None,
             hash: seed,
             events: 0,
-            repairs: 0,
+            tally: Tally::new(),
             queue: BTreeMap::new(),
             order: 0,
             trace: is_traced.then(Vec::new),
@@ -74,6 +80,11 @@ impl Sim {
     /// Makes a fact part of the hash.
     pub fn mix(&mut self, fact: u64) {
         self.hash = (self.hash ^ fact).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+
+    /// Something has happened once more.
+    pub fn count(&mut self, what: &'static str) {
+        *self.tally.entry(what).or_default() += 1;
     }
 
     /// A line of the trace, made only if somebody reads it.

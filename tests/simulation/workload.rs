@@ -131,13 +131,6 @@ impl Workload {
         }
     }
 
-    /// Reads everything at ALL, so that every replica has what any has.
-    pub fn mend(&mut self, sim: &mut Sim) {
-        for table in 0..sim.shape.schema.tables.len() {
-            self.begin_read(sim, 0, everything(table), Consistency::All);
-        }
-    }
-
     /// Half of the requests carry what the client has seen.
     fn observed(&self, sim: &mut Sim, client: usize) -> Stamp {
         if sim.random.one_in(2) { self.clients[client].observed } else { Stamp(0) }
@@ -167,16 +160,18 @@ impl Workload {
             (What::Write { write, replicas }, Answer::Written { stamp }) => {
                 sim.note(|| format!("write {write} is acknowledged at {level}"));
                 self.clients[client].observed = self.clients[client].observed.max(stamp);
+                sim.count("writes acknowledged");
                 sim.history.acknowledged(write, replicas, began_us);
             }
             (What::Write { write, .. }, Answer::NotApplied) => sim.history.not_applied(write),
-            (What::Write { .. }, Answer::Unknown) => {}
+            (What::Write { .. }, Answer::Unknown) => sim.count("writes unknown"),
             (What::Read { read, expected, mut shown, now_s }, Answer::Page { rows, now_s: as_of, next, stamp }) => {
                 self.clients[client].observed = self.clients[client].observed.max(stamp);
                 shown.extend(rows);
                 let now_s = now_s.map_or((as_of, as_of), |(least, most)| (least.min(as_of), most.max(as_of)));
                 if next.is_empty() {
                     sim.note(|| format!("{read:?} at {level} shows {shown:?}"));
+                    sim.count("reads");
                     if let Err(fault) = sim.history.check(&expected, &shown, now_s) {
                         sim.fail(format!("{read:?} at {level}, begun at {began_us} µs: {fault}"));
                     }
@@ -184,9 +179,6 @@ impl Workload {
                     let what = What::Read { read, expected, shown, now_s: Some(now_s) };
                     return self.next_page(sim, client, level, what, next, began_us);
                 }
-            }
-            (What::Read { read, .. }, _) if self.is_over && level == Consistency::All => {
-                return self.begin_read(sim, client, everything(read.table), level);
             }
             (What::Read { .. }, _) => {}
             (What::Write { .. }, Answer::Page { .. }) => sim.fail("a write is answered with a page"),
@@ -213,11 +205,6 @@ fn required(sim: &Sim, table: usize, level: Consistency, node: usize) -> usize {
     let replicas = sim.shape.ring.replicas_of(keyspace, trefoil::model::Vnode(0));
     let regions: Vec<u16> = replicas.nodes.iter().map(|replica| replica.region.0).collect();
     trefoil::coordinator::Requirement::new(level, &regions, sim.shape.regions[node]).required() as usize
-}
-
-fn everything(table: usize) -> Read {
-    let (target, direction) = (ReadTarget::Scan, Direction::Forward);
-    Read { table, target, direction, page_rows: 1_000, page_bytes: 1 << 20 }
 }
 
 fn draw_read(random: &mut Random, taste: Taste, tables: usize) -> Read {

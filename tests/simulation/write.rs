@@ -1,8 +1,10 @@
 //! Writes that a node coordinates.
 
+use bytes::Bytes;
 use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{Consistency, FailureReason, Requirement, WriteError, WriteOp, indices};
 use trefoil::model::{NodeId, Stamp};
+use trefoil::received::Slice;
 use trefoil::received::namer::Tick;
 use trefoil::ring::{Replica, Replicas};
 
@@ -17,8 +19,10 @@ pub const TIMEOUT_US: u64 = 2_000_000;
 
 /// A write under way.
 pub struct Write {
-    op: WriteOp,
-    nodes: Vec<Replica>,
+    pub op: WriteOp,
+    pub nodes: Vec<Replica>,
+    pub slice: Slice,
+    pub record: Bytes,
     /// Whom to answer; `None` once that was done.
     call: Option<u64>,
     stamp: Stamp,
@@ -27,6 +31,14 @@ pub struct Write {
 impl Write {
     pub fn waits_for(&self, node: NodeId) -> bool {
         self.index_of(node).is_some_and(|replica| self.op.outstanding() >> replica & 1 == 1)
+    }
+
+    fn take(&mut self, replica: usize, reply: Reply) -> Option<Result<(), WriteError>> {
+        match reply {
+            Reply::Acknowledged => self.op.acknowledge(replica),
+            Reply::Failed(reason) => self.op.fail(replica, reason),
+            Reply::Page(..) | Reply::Digest(_) => self.op.fail(replica, FailureReason::Malformed),
+        }
     }
 
     fn index_of(&self, node: NodeId) -> Option<usize> {
@@ -48,11 +60,15 @@ impl Node {
         let mutation = sim.shape.schema.mutation(&change, write, stamp);
         let name = self.running().namer.name(keyspace.id, replicas.vnode);
         sim.history.stamped(write, stamp);
+        sim.named((keyspace.id, replicas.vnode), name, stamp);
         sim.note(|| format!("n{} names write {write} {change:?} {name:?} at {}", self.at, stamp.0));
         let record = CheckedRecord::encode(RecordKind::Named(name), keyspace.id, stamp, &mutation);
         let (targets, nodes, placement) = (op.targets(), replicas.nodes.clone(), replicas.placement);
         let id = self.next_id();
-        let under_way = Write { op, nodes: replicas.nodes, call: Some(call), stamp };
+        let slice = (keyspace.id, replicas.vnode);
+        let mut under_way =
+            Write { op, nodes: replicas.nodes, slice, record: record.bytes().clone(), call: Some(call), stamp };
+        self.keep_hints(sim, &mut under_way);
         self.running().ops.insert(id, Op::Write(Box::new(under_way)));
         sim.after(TIMEOUT_US, Event::Expire { node: self.at, run: self.run, id });
         for node in indices(targets).map(|replica| nodes[replica].node) {
@@ -101,19 +117,15 @@ impl Node {
     }
 
     pub fn on_write_reply(&mut self, sim: &mut Sim, id: u64, from: NodeId, reply: Reply) {
-        let Some(Op::Write(write)) = self.running().ops.get_mut(&id) else { return };
-        let Some(replica) = write.index_of(from) else { return };
-        let outcome = match reply {
-            Reply::Acknowledged => write.op.acknowledge(replica),
-            Reply::Failed(reason) => write.op.fail(replica, reason),
-            Reply::Page(_) | Reply::Digest(_) => write.op.fail(replica, FailureReason::Malformed),
-        };
+        let Some(Op::Write(mut write)) = self.running().ops.remove(&id) else { return };
+        let outcome = write.index_of(from).and_then(|replica| write.take(replica, reply));
         let (call, stamp, is_over) = (write.call, write.stamp, write.op.outstanding() == 0);
         if outcome.is_some() {
             write.call = None;
         }
-        if is_over {
-            self.running().ops.remove(&id);
+        self.keep_hints(sim, &mut write);
+        if !is_over {
+            self.running().ops.insert(id, Op::Write(write));
         }
         self.answer_write(sim, call, stamp, outcome);
     }
@@ -121,6 +133,7 @@ impl Node {
     pub fn expire_write(&mut self, sim: &mut Sim, id: u64) {
         if let Some(Op::Write(mut write)) = self.running().ops.remove(&id) {
             let outcome = write.op.expire();
+            self.keep_hints(sim, &mut write);
             self.answer_write(sim, write.call, write.stamp, outcome);
         }
     }

@@ -1,0 +1,92 @@
+//! Who knows everything: every name that was given, its stamp, and which replicas have ever told that they have it.
+//!
+//! It looks at what nodes claim. That something is reconciled, or may be purged by, is true of a stamp only if each name
+//! stamped so or before is in all replicas of its slice or in none; and if in none, nobody may come with it any more. A set that
+//! was told must not shrink, except for runs of which everything is everywhere.
+
+use std::collections::BTreeMap;
+
+use trefoil::model::{MutationName, NodeId, Stamp};
+use trefoil::received::{ReceivedSet, Slice};
+
+use super::scheduler::Sim;
+use super::shape::node_id;
+
+#[derive(Default)]
+pub struct Oracle {
+    stamps: BTreeMap<(Slice, MutationName), Stamp>,
+    names: BTreeMap<(Slice, Stamp), Vec<MutationName>>,
+    /// By node: every name that it has told, and its last word.
+    held: BTreeMap<(NodeId, Slice), (ReceivedSet, ReceivedSet)>,
+    /// Up to where a claim was found to be true.
+    claimed: BTreeMap<Slice, Stamp>,
+}
+
+impl Oracle {
+    fn held(&self, node: NodeId, slice: Slice, name: MutationName) -> bool {
+        self.held.get(&(node, slice)).is_some_and(|(held, _)| held.contains(name))
+    }
+}
+
+impl Sim {
+    /// A mutation was named.
+    pub fn named(&mut self, slice: Slice, name: MutationName, stamp: Stamp) {
+        if self.oracle.stamps.insert((slice, name), stamp).is_some() {
+            self.fail(format!("two mutations of {slice:?} are named {name:?}"));
+        }
+        self.oracle.names.entry((slice, stamp)).or_default().push(name);
+    }
+
+    /// A node tells what it has of a slice.
+    pub fn told(&mut self, node: usize, slice: Slice, set: &ReceivedSet) {
+        let node = node_id(node);
+        let (held, last) = self.oracle.held.entry((node, slice)).or_default();
+        let (new, gone) = (set.difference(held), last.difference(set));
+        last.clone_from(set);
+        let claimed = self.oracle.claimed.get(&slice).copied().unwrap_or(Stamp(i64::MIN));
+        for name in names(&new) {
+            match self.oracle.stamps.get(&(slice, name)) {
+                None => self.fail(format!("{node} tells {name:?}, which nobody has named")),
+                Some(stamp) if *stamp <= claimed => {
+                    self.fail(format!("{node} comes with {name:?} of {slice:?} when {claimed:?} was reconciled"));
+                }
+                Some(_) => {}
+            }
+        }
+        self.oracle.held.entry((node, slice)).or_default().0.union(set);
+        let replicas = self.shape.replicas_of(slice);
+        for name in names(&gone) {
+            if !replicas.iter().all(|replica| self.oracle.held(*replica, slice, name)) {
+                self.fail(format!("{node} has told {name:?} of {slice:?} and tells it no more"));
+            }
+        }
+    }
+
+    /// A node counts on it that everything stamped so or before is in all replicas, or void.
+    pub fn claimed(&mut self, node: usize, slice: Slice, through: Stamp) {
+        let before = self.oracle.claimed.get(&slice).copied().unwrap_or(Stamp(i64::MIN));
+        if through <= before {
+            return;
+        }
+        let replicas = self.shape.replicas_of(slice);
+        let range = (slice, Stamp(before.0 + 1))..=(slice, through);
+        let partly = self.oracle.names.range(range).flat_map(|(_, names)| names).find(|name| {
+            let holders = replicas.iter().filter(|replica| self.oracle.held(**replica, slice, **name)).count();
+            holders != 0 && holders != replicas.len()
+        });
+        if let Some(name) = partly.copied() {
+            self.fail(format!("n{node} takes {through:?} of {slice:?} for reconciled, but not all have {name:?}"));
+        }
+        self.oracle.claimed.insert(slice, through);
+    }
+}
+
+fn names(set: &ReceivedSet) -> Vec<MutationName> {
+    let runs = set.runs().flat_map(|(origin, incarnation, intervals)| {
+        intervals.iter().map(move |interval| (origin, incarnation, interval.first..=interval.last))
+    });
+    runs.flat_map(|(origin, incarnation, sequences)| {
+        sequences.map(move |sequence| MutationName { origin, incarnation, sequence })
+    })
+    .collect()
+}
