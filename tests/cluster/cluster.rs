@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::process::ExitStatus;
 
 use tempfile::TempDir;
+use trefoil_client::Client;
+use trefoil_proto::v1::HintsAction;
 
 use crate::door::Door;
 use crate::process::{Place, Process, Settings, settings_text};
@@ -132,6 +134,13 @@ impl Cluster {
             if seen == *alive { Ok(()) } else { Err(format!("it sees {seen:?}")) }
         })
         .await;
+    }
+
+    /// No hints are delivered by the nodes that run, so that reads alone mend what a node misses.
+    pub async fn pause_hints(&self) {
+        let client = Client::builder(self.endpoints()).connect().await.unwrap();
+        let nodes = client.hints(HintsAction::Pause, &[], 0).await.unwrap();
+        assert!(nodes.iter().all(|node| node.error.is_empty()), "{nodes:?}");
     }
 
     pub fn kill(&mut self, id: u32) {

@@ -92,6 +92,7 @@ async fn start() -> Cluster {
 #[tokio::test(flavor = "multi_thread")]
 async fn collections_at_quorum_outlive_a_node_and_are_mended_on_another() {
     let mut cluster = start().await;
+    cluster.pause_hints().await;
     let whole = vec![
         ("l", Op::Value(list(&[3, 4]))),
         ("s", Op::Value(set(&[7, -1, 7]))),
@@ -124,6 +125,7 @@ async fn collections_at_quorum_outlive_a_node_and_are_mended_on_another() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_hold_different_elements_hold_all_of_them_after_a_read() {
     let cluster = start().await;
+    cluster.pause_hints().await;
     let before = vec![("l", Op::Value(list(&[2]))), ("s", Op::Value(set(&[2]))), ("m", Op::Value(map(&[(2, "old")])))];
     write(&cluster, 1, before, All).await.unwrap();
     let alone = [

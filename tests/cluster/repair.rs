@@ -1,4 +1,4 @@
-//! Reads that mend: what one read at a quorum has shown, every later one shows.
+//! Reads that mend: what one read at a quorum has shown, every later one shows. No hints help them here.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,7 @@ use crate::cluster::Cluster;
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_reads_never_go_back_in_time() {
     let mut cluster = Cluster::start(1).await;
+    cluster.pause_hints().await;
     const KEYS: std::ops::Range<i64> = 0..20;
     for key in KEYS {
         cluster.door(1).write(key, 1, All).await.unwrap();
@@ -51,6 +52,7 @@ async fn quorum_reads_never_go_back_in_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scan_at_all_mends_a_replica_that_was_down() {
     let mut cluster = Cluster::start(1).await;
+    cluster.pause_hints().await;
     cluster.kill(3);
     cluster.settled().await;
     let rows: Vec<_> = (0..300).map(|key| (key, key + 1)).collect();
