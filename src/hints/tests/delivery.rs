@@ -31,7 +31,8 @@ impl Log {
 
     fn load(&self, from: Place, bytes: usize) -> (Vec<Stored>, Place) {
         let first = from.offset / 100;
-        let most = (bytes / self.size).max(1) as u64;
+        // A log reads in chunks: it may find more than was asked for.
+        let most = (bytes / self.size).max(20) as u64;
         let stored = |number| Stored { end: place(number), hint: hint(number, self.size, 0) };
         let hints: Vec<_> = (first..self.count.min(first + most)).map(stored).collect();
         let next = hints.last().map_or(from, |last| last.end);

@@ -307,6 +307,7 @@ enum Act {
     FailSync(u64),
     Acknowledge(u64),
     Save,
+    Restart,
     Crash(u64),
     Fault(Operation, u64, Fault),
 }
@@ -331,6 +332,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => any::<u64>().prop_map(Act::FailSync),
         2 => (0..30u64).prop_map(Act::Acknowledge),
         1 => Just(Act::Save),
+        1 => Just(Act::Restart),
         1 => any::<u64>().prop_map(Act::Crash),
         1 => (proptest::sample::select(operations.to_vec()), 1..3u64, proptest::sample::select(faults.to_vec()))
             .prop_map(|(operation, nth, fault)| Act::Fault(operation, nth, fault)),
@@ -388,6 +390,12 @@ proptest! {
                     }
                 }
                 Act::Save => drop(log.save()),
+                Act::Restart => {
+                    drop(log);
+                    log = reopened(&vfs);
+                    owed.fresh.clear();
+                    prop_assert_eq!(log.damaged(), 0);
+                }
                 Act::Crash(seed) => {
                     drop(log);
                     memory.crash(seed);
