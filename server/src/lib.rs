@@ -23,6 +23,7 @@ pub mod node;
 pub mod peer_rpc;
 pub mod peers;
 pub mod replica;
+pub mod replication;
 pub mod runtime;
 pub mod serve;
 pub mod service;

@@ -24,6 +24,8 @@ use crate::coordinate::{Guardrail, Kind, Shared};
 use crate::hints::{Hints, TargetStatus};
 use crate::service::compaction::table_name;
 
+mod replication;
+
 const REQUESTS: &str = "trefoil_requests_total";
 const REQUEST_SECONDS: &str = "trefoil_request_seconds";
 const READ_REPAIRS: &str = "trefoil_read_repair_mutations_total";
@@ -218,6 +220,7 @@ pub fn render(handle: &PrometheusHandle, node: &OnceLock<Arc<Shared>>) -> String
 }
 
 fn look_at(shared: &Shared) {
+    replication::look_at(&shared.replication);
     gauge!(REQUESTS_IN_FLIGHT).set(shared.admission.requests() as f64);
     gauge!(REQUEST_BYTES_IN_FLIGHT).set(shared.admission.bytes() as f64);
     gauge!(READ_QUEUE).set(shared.replica.queued_reads() as f64);
@@ -361,6 +364,7 @@ fn describe_compaction() {
 }
 
 fn describe() {
+    replication::describe();
     describe_compaction();
     describe_hints();
     describe_counter!(REQUESTS, "Requests of clients that were answered, by kind and gRPC code");

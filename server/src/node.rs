@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -40,12 +39,15 @@ use crate::config::{Config, MemberConfig};
 use crate::coordinate::{Admission, CounterTurns, Guardrails, Lane, LanePostman, Limits, Naming, Shared};
 use crate::hints::{Ground, HintSettings, Hints};
 use crate::metadata_log::{MetadataLog, RaftLog, Timing};
-use crate::peer_rpc::{CallError, PeerRpc};
-use crate::peers::{Caller, PeerClient, PeerEvents, PeerService, Peers, ReplyQueue};
+use crate::peer_rpc::PeerRpc;
+use crate::peers::{PeerEvents, PeerService, Peers, ReplyQueue};
 use crate::replica::{CompactionSettings, Completions, Replica, ScrubSettings};
+use crate::replication::{self, Peering, Replication, ReplicationSettings};
 use crate::runtime::{LaneRuntime, accept};
 use crate::service;
 use tasks::{Follower, run_lane, watch_peers};
+
+pub use address_book::AddressBook;
 
 /// How long a clean stop waits for what is under way.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -72,6 +74,8 @@ pub struct NodeSettings {
     pub compaction: CompactionSettings,
     /// How its files are looked after.
     pub scrub: ScrubSettings,
+    /// How replicas keep each other informed.
+    pub replication: ReplicationSettings,
     /// What one request may ask.
     pub limits: Limits,
     /// What requests are held against.
@@ -104,6 +108,7 @@ impl NodeSettings {
             store: config.store(),
             compaction: config.compaction.of_threads(),
             scrub: config.scrub.of_thread(),
+            replication: config.replication.of_nodes(),
             limits: config.limits.of_requests(),
             guardrails: config.guardrails.of_requests(),
             hints: config.hints.bounds(),
@@ -182,16 +187,18 @@ impl Node {
         let identity = Identity { cluster: state.cluster(), node: log.me(), vnode_bits: state.ring().vnode_bits() };
         let store = open_store(vfs.clone(), &settings, identity, &state).await?;
         let ceiling = Arc::new(CeilingFile::new(vfs.clone(), &settings.data_directory));
-        let (naming, incarnation) = start_naming(&ceiling, &store, identity.node).await?;
+        let behind = settings.replication.closed_behind;
+        let (naming, incarnation, closed) = start_naming(&ceiling, &store, identity.node, behind).await?;
+        let kept = settings.replication.clone();
+        let replication = Arc::new(Replication::new(identity, incarnation, closed, store.clone(), kept));
         let (completions, receivers): (Vec<Completions>, Vec<_>) =
             (0..settings.lanes).map(|_| mpsc::unbounded_channel()).unzip();
         let shared = Arc::new(Shared {
             identity,
             cluster: ArcSwap::new(state),
             peers: Arc::new(Peers::new(identity.node)),
-            replica: Arc::new(
-                Replica::start(store, completions, settings.compaction, settings.scrub).map_err(StartError::Thread)?,
-            ),
+            replica: start_replica(store, completions, &settings, &replication)?,
+            replication,
             naming,
             admission: settings.admission.clone(),
             limits: settings.limits.clone(),
@@ -207,11 +214,11 @@ impl Node {
         let postman = Arc::new(LanePostman::new(lanes.clone()));
         let directory = settings.data_directory.join("hints");
         shared.hints.start(Ground { vfs, directory, owner: identity, postman }).map_err(StartError::Thread)?;
-        let control = Arc::new(service::Control::new(shared.clone(), log.clone(), rpc));
+        let control = Arc::new(service::Control::new(shared.clone(), log.clone(), rpc.clone()));
         let _ = door.lanes.set(lanes.clone()); // Both are set once, here.
         let _ = door.control.set(control.clone());
         let mut node = Node { shared, log, lanes, runtimes, stop_clients, stop_peers, tasks };
-        node.keep_up(ceiling);
+        node.keep_up(ceiling, rpc);
         node.catch_up().await;
         node.serve_clients(open(client_port, "node.client_address", &settings.client_address)?, &control);
         Ok(node)
@@ -223,12 +230,16 @@ impl Node {
     }
 
     /// The tasks that follow the metadata, the peers and the clock.
-    fn keep_up(&mut self, ceiling: Arc<CeilingFile>) {
+    fn keep_up(&mut self, ceiling: Arc<CeilingFile>, rpc: Arc<dyn PeerRpc>) {
         let runtimes = self.runtimes.iter().map(|runtime| runtime.handle().clone()).collect();
         let follower = Follower::new(self.shared.clone(), self.log.clone(), self.lanes.clone(), runtimes);
         self.tasks.push(tokio::spawn(follower.run()));
         self.tasks.push(tokio::spawn(watch_peers(self.shared.clone(), self.log.clone())));
         self.tasks.push(tokio::spawn(keep_raised(ceiling, self.shared.clone())));
+        if let Some(lane) = self.lanes.first().cloned() {
+            let peering = Peering { shared: self.shared.clone(), lane, rpc };
+            self.tasks.push(tokio::spawn(replication::run(peering)));
+        }
     }
 
     fn serve_clients(&mut self, listener: TcpListener, control: &Arc<service::Control>) {
@@ -373,8 +384,15 @@ async fn open_store(
 }
 
 /// Waits until the clock can give the start stamp of this run, and makes a ceiling above it durable.
-async fn start_naming(ceiling: &CeilingFile, store: &Store, node: NodeId) -> Result<(Naming, u64), StartError> {
-    let mut hybrid = HybridClock::new(ceiling.read()?, store.last_stamp());
+async fn start_naming(
+    ceiling: &CeilingFile,
+    store: &Store,
+    node: NodeId,
+    behind: Duration,
+) -> Result<(Naming, u64, Stamp), StartError> {
+    let behind_us = i64::try_from(behind.as_micros()).unwrap_or(i64::MAX);
+    let mut hybrid = HybridClock::new(ceiling.read()?, store.last_stamp()).closing_behind(behind_us);
+    let closed = hybrid.closed_at_start();
     let mut reported = false;
     let start: Stamp = loop {
         match hybrid.next(clock::wall_us()) {
@@ -393,7 +411,17 @@ async fn start_naming(ceiling: &CeilingFile, store: &Store, node: NodeId) -> Res
     };
     let namer = Namer::new(node, start)?;
     let incarnation = namer.incarnation();
-    Ok((Naming::new(hybrid, namer), incarnation))
+    Ok((Naming::new(hybrid, namer), incarnation, closed))
+}
+
+fn start_replica(
+    store: Arc<Store>,
+    lanes: Vec<Completions>,
+    settings: &NodeSettings,
+    replication: &Arc<Replication>,
+) -> Result<Arc<Replica>, StartError> {
+    let (compaction, scrub) = (settings.compaction, settings.scrub);
+    Replica::start(store, lanes, compaction, scrub, replication.clone()).map(Arc::new).map_err(StartError::Thread)
 }
 
 #[tonic::async_trait]
@@ -411,8 +439,15 @@ impl PeerEvents for LaneDoor {
         }
     }
 
+    fn reported(&self, peer: NodeId, report: Bytes) {
+        if let Some(lane) = self.door.lanes.get().and_then(|lanes| lanes.get(self.lane)) {
+            lane.shared().replication.on_report(peer, report);
+        }
+    }
+
     async fn call(&self, kind: v1::CallKind, _from: NodeId, body: Bytes) -> Result<Bytes, Status> {
-        let is_own = matches!(kind, K::Report | K::Flush | K::Snapshot | K::Compaction | K::Hints | K::Digests);
+        let is_own =
+            matches!(kind, K::Report | K::Flush | K::Snapshot | K::Compaction | K::Hints | K::Digests | K::Replication);
         let own = if is_own { self.door.control.get() } else { None };
         match own {
             Some(control) => control.answer(kind, body).await,
@@ -430,54 +465,7 @@ impl PeerEvents for LaneDoor {
     }
 }
 
-/// Single questions by node number, with the addresses of the present members.
-pub struct AddressBook {
-    client: PeerClient,
-    desk: Arc<Desk>,
-}
-
-impl AddressBook {
-    fn new(desk: Arc<Desk>) -> AddressBook {
-        AddressBook { client: PeerClient::default(), desk }
-    }
-
-    fn caller(&self) -> Caller {
-        let Some(log) = self.desk.log() else { return Caller::default() };
-        Caller { cluster: Bytes::copy_from_slice(log.state().cluster().as_bytes()), node: log.me().0 }
-    }
-
-    fn address(&self, node: NodeId) -> Option<String> {
-        self.desk.log()?.state().ring().node(node).map(|node| node.peer_address.clone())
-    }
-}
-
-impl PeerRpc for AddressBook {
-    fn call(
-        &self,
-        target: NodeId,
-        kind: v1::CallKind,
-        body: Bytes,
-        timeout: Duration,
-    ) -> BoxFuture<'_, Result<Bytes, CallError>> {
-        Box::pin(async move {
-            let Some(address) = self.address(target) else {
-                return Err(CallError::NotSent(format!("{target} has no address")));
-            };
-            self.call_address(&address, kind, body, timeout).await
-        })
-    }
-
-    fn call_address<'a>(
-        &'a self,
-        address: &'a str,
-        kind: v1::CallKind,
-        body: Bytes,
-        timeout: Duration,
-    ) -> BoxFuture<'a, Result<Bytes, CallError>> {
-        Box::pin(async move { Ok(self.client.call(&self.caller(), address, kind, body, timeout).await?) })
-    }
-}
-
+mod address_book;
 mod catch_up;
 mod tasks;
 #[cfg(test)]

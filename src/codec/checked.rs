@@ -62,6 +62,16 @@ impl CheckedRecord {
         }
     }
 
+    /// Whether it has a name, or what it is known by instead.
+    pub fn kind(&self) -> RecordKind {
+        self.kind
+    }
+
+    /// The keyspace of its table.
+    pub fn keyspace(&self) -> KeyspaceId {
+        self.keyspace
+    }
+
     /// See [`Record::stamp`].
     pub fn stamp(&self) -> Stamp {
         self.stamp

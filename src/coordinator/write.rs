@@ -27,7 +27,7 @@ pub enum FailureReason {
     Expired,
     /// The answer does not fit in a message.
     TooLarge,
-    /// The stamp of the mutation lies below what the replica has purged by: it can take effect no more.
+    /// The stamp is older than what the replica has promised to take: it can take effect no more under its name.
     TooLate,
 }
 

@@ -32,6 +32,8 @@ pub struct HybridClock {
     last: Stamp,
     /// Stamps up to here may be given: it is on disk.
     ceiling: Stamp,
+    /// See [`CLOSED_BEHIND_US`].
+    closed_behind_us: i64,
 }
 
 /// What the clock says.
@@ -54,7 +56,12 @@ impl HybridClock {
     /// The clock of a new run: behind the ceiling found on disk (`Stamp(0)` if none was ever written) and behind
     /// `seen`, the largest stamp in the node's data.
     pub fn new(ceiling: Stamp, seen: Stamp) -> HybridClock {
-        HybridClock { last: ceiling.max(seen), ceiling }
+        HybridClock { last: ceiling.max(seen), ceiling, closed_behind_us: CLOSED_BEHIND_US }
+    }
+
+    /// The same, promising so far behind the clock.
+    pub fn closing_behind(self, closed_behind_us: i64) -> HybridClock {
+        HybridClock { closed_behind_us, ..self }
     }
 
     /// Takes the next stamp, if it can be given.
@@ -99,14 +106,14 @@ impl HybridClock {
     /// names too, so the clock is behind it from now on.
     pub fn closable(&mut self, wall_us: i64) -> Stamp {
         let now = wall_us.max(self.last.0).min(self.ceiling.0);
-        let closable = Stamp(now.saturating_sub(CLOSED_BEHIND_US));
+        let closable = Stamp(now.saturating_sub(self.closed_behind_us));
         self.last = self.last.max(closable);
         closable
     }
 
     /// What no promise of an earlier run exceeded, by the ceiling found on disk: a new run keeps it from the start.
     pub fn closed_at_start(&self) -> Stamp {
-        Stamp(self.ceiling.0.saturating_sub(CLOSED_BEHIND_US))
+        Stamp(self.ceiling.0.saturating_sub(self.closed_behind_us))
     }
 
     /// The largest stamp given or seen.

@@ -73,19 +73,19 @@ impl Names {
     /// Records were logged, up to `end`.
     pub(super) fn on_appended(&mut self, end: Position) {
         self.appended = end.max(self.appended);
-        if let Some(group) = self.unsettled.back_mut() {
-            group.end.get_or_insert(end);
-        }
+        self.unsettled.iter_mut().rev().take_while(|group| group.end.is_none()).for_each(|group| group.end = Some(end));
     }
 
-    /// Records stamped from `lowest` on are about to be logged; answers what is promised. One group at a time: one that was
-    /// begun and not logged counts with the next.
+    /// Records stamped from `lowest` on are about to be logged; answers what is promised. A group that the log refused
+    /// counts on, as it may be read back when the log is opened again, until another one was logged behind it.
     pub(super) fn begin(&mut self, lowest: Stamp) -> Stamp {
-        // The log may show it all the same when it is opened again, until another one was logged.
-        let refused = self.unsettled.pop_back_if(|group| group.end.is_none());
-        let lowest = refused.map_or(lowest, |refused| refused.lowest.min(lowest));
         self.unsettled.push_back(Unsettled { lowest, end: None });
         self.closed_through
+    }
+
+    /// Nothing of what was begun last was written.
+    pub(super) fn cancel(&mut self) {
+        self.unsettled.pop_back_if(|group| group.end.is_none());
     }
 
     /// From now on nothing is logged that is stamped at or before `through`, except as the invariant of

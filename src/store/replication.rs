@@ -28,6 +28,11 @@ impl Store {
         self.memory.names.lock().begin(lowest)
     }
 
+    /// Nothing of what was begun last is logged after all, nor was it tried.
+    pub fn cancel_append(&self) {
+        self.memory.names.lock().cancel();
+    }
+
     /// Promises to log nothing named that is stamped at or before `through`, except for names that another replica lists.
     /// Answers up to where that holds for the sets as they are from now on: below whatever is being logged.
     pub fn close_through(&self, through: Stamp) -> Stamp {

@@ -31,6 +31,7 @@ mod overload;
 mod peer_port;
 mod process;
 mod repair;
+mod replication;
 mod schema;
 mod small_disk;
 mod snapshots;

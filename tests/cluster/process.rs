@@ -45,6 +45,8 @@ pub struct Settings {
     pub hints: String,
     /// Lines of the section `scrub`.
     pub scrub: String,
+    /// Further lines of the section `replication`.
+    pub replication: String,
 }
 
 impl Default for Settings {
@@ -57,6 +59,7 @@ impl Default for Settings {
             guardrails: String::new(),
             hints: String::new(),
             scrub: String::new(),
+            replication: String::new(),
         }
     }
 }
@@ -105,13 +108,14 @@ pub fn settings_text(place: &Place, members: &[Place], settings: &Settings) -> S
         format!("  {{ address = \"{}\", region = \"local\", zone = \"{}\" }},\n", place.peer, place.zone)
     };
     let members: String = members.iter().map(member).collect();
-    let Settings { cluster_name, vnodes, limits, storage, guardrails, hints, scrub } = settings;
+    let Settings { cluster_name, vnodes, limits, storage, guardrails, hints, scrub, replication } = settings;
     let Place { zone, client, peer, http } = place;
     format!(
         "[cluster]\nname = \"{cluster_name}\"\nvnodes = {vnodes}\ninitial_members = [\n{members}]\n\
          [node]\ndata_dir = \"data\"\nregion = \"local\"\nzone = \"{zone}\"\nruntimes = 1\n\
          client_address = \"{client}\"\npeer_address = \"{peer}\"\nhttp_address = \"{http}\"\n\
-         [storage]\n{storage}[limits]\n{limits}[guardrails]\n{guardrails}[hints]\n{hints}[scrub]\n{scrub}[log]\nlevel = \"info\"\n"
+         [storage]\n{storage}[limits]\n{limits}[guardrails]\n{guardrails}[hints]\n{hints}[scrub]\n{scrub}\
+         [replication]\n{replication}[log]\nlevel = \"info\"\n"
     )
 }
 

@@ -16,7 +16,7 @@ use super::settings::{
 };
 use super::{
     ClusterConfig, CompactionConfig, Config, ConfigError, GuardrailsConfig, HintsConfig, LimitsConfig, LogConfig,
-    LogFormat, MemberConfig, NodeConfig, Problem, ScrubConfig, SnapshotsConfig, StorageConfig,
+    LogFormat, MemberConfig, NodeConfig, Problem, ReplicationConfig, ScrubConfig, SnapshotsConfig, StorageConfig,
 };
 
 /// Longest name of a cluster, region or zone.
@@ -49,6 +49,7 @@ impl Config {
             storage: storage(root.section("storage")?)?,
             compaction: compaction(root.section("compaction")?)?,
             scrub: scrub(root.section("scrub")?)?,
+            replication: replication(root.section("replication")?)?,
             snapshots: snapshots(root.section("snapshots")?)?,
             hints: hints(root.section("hints")?)?,
             limits: limits(root.section("limits")?)?,
@@ -126,6 +127,17 @@ fn storage(mut section: Section) -> Result<StorageConfig, Problem> {
         log_kept_mib: section.number(&LOG_KEPT_MIB)?,
         memtable_mib: section.number(&MEMTABLE_MIB)?,
         cache_mib: section.number(&CACHE_MIB)?,
+    };
+    section.end()?;
+    Ok(config)
+}
+
+fn replication(mut section: Section) -> Result<ReplicationConfig, Problem> {
+    let config = ReplicationConfig {
+        report_ms: section.number(&settings::REPORT_MS)?,
+        closed_behind_s: section.number(&settings::CLOSED_BEHIND_S)?,
+        purge_after_s: section.number(&settings::PURGE_AFTER_S)?,
+        fetch_mib_per_s: section.number(&settings::FETCH_MIB_PER_S)?,
     };
     section.end()?;
     Ok(config)

@@ -27,6 +27,7 @@ use trefoil::store::{BeforeDrop, SnapshotOptions, StoreOptions};
 use crate::coordinate::{Admission, Guardrails, Limits};
 use crate::hints::HintSettings;
 use crate::replica::{CompactionSettings, ScrubSettings};
+use crate::replication::ReplicationSettings;
 
 /// All settings of a node. Numbers have the units of the file, which their names end in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct Config {
     pub compaction: CompactionConfig,
     /// How they are looked after.
     pub scrub: ScrubConfig,
+    /// `[replication]`.
+    pub replication: ReplicationConfig,
     /// Snapshots that it makes by itself.
     pub snapshots: SnapshotsConfig,
     /// What is kept for nodes that miss writes.
@@ -119,6 +122,19 @@ pub struct ScrubConfig {
     pub every_days: u64,
     /// What is read in a second, at most.
     pub mib_per_s: u64,
+}
+
+/// How replicas keep each other informed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicationConfig {
+    /// From one report to the next.
+    pub report_ms: u64,
+    /// How far behind its clock a node promises to take nothing new.
+    pub closed_behind_s: u64,
+    /// How long everything must have been on all replicas before deletions go.
+    pub purge_after_s: u64,
+    /// What is fetched from other replicas in a second.
+    pub fetch_mib_per_s: u64,
 }
 
 /// Snapshots that a node makes by itself.
@@ -286,6 +302,18 @@ impl Config {
             memtable_budget_bytes: memtable_mib << 20,
             cache_bytes: cache_mib << 20,
             snapshots: self.snapshots.options(),
+        }
+    }
+}
+
+impl ReplicationConfig {
+    /// The settings of a node.
+    pub fn of_nodes(&self) -> ReplicationSettings {
+        ReplicationSettings {
+            report: Duration::from_millis(self.report_ms),
+            closed_behind: Duration::from_secs(self.closed_behind_s),
+            purge_after: Duration::from_secs(self.purge_after_s),
+            fetch_bytes_per_s: self.fetch_mib_per_s << 20,
         }
     }
 }

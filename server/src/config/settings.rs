@@ -8,7 +8,7 @@ use tracing::Level;
 
 use super::{
     ClusterConfig, CompactionConfig, Config, GuardrailsConfig, HintsConfig, LimitsConfig, LogConfig, LogFormat,
-    NodeConfig, ScrubConfig, SnapshotsConfig, StorageConfig,
+    NodeConfig, ReplicationConfig, ScrubConfig, SnapshotsConfig, StorageConfig,
 };
 
 /// A setting that is a whole number. The name ends in its unit.
@@ -49,6 +49,25 @@ pub(super) const MIB_PER_S: Number = number(
     64,
     "read in a second; faster where that would not work off what waits in a minute",
 );
+
+pub(super) const REPORT_MS: Number =
+    number("report_ms", 100, 60_000, 1_000, "milliseconds from one report of what a replica has to the next");
+pub(super) const CLOSED_BEHIND_S: Number = number(
+    "closed_behind_s",
+    1,
+    3_600,
+    60,
+    "seconds after which a write that no replica has is refused; before it is raised stop the node for as long",
+);
+pub(super) const PURGE_AFTER_S: Number = number(
+    "purge_after_s",
+    1,
+    1 << 20,
+    600,
+    "seconds for which all replicas must have held a deletion before it may go; less only in tests",
+);
+pub(super) const FETCH_MIB_PER_S: Number =
+    number("fetch_mib_per_s", 1, 1 << 20, 16, "fetched in a second of what others have and this node lacks");
 
 /// How many threads compact: half of the cores, but two, since one can be at a large compaction for long.
 pub(super) fn threads() -> Number {
@@ -173,6 +192,7 @@ impl Config {
             storage: StorageConfig::default(),
             compaction: CompactionConfig::default(),
             scrub: ScrubConfig::default(),
+            replication: ReplicationConfig::default(),
             snapshots: SnapshotsConfig::default(),
             hints: HintsConfig::default(),
             limits: LimitsConfig::default(),
@@ -189,6 +209,17 @@ impl Default for StorageConfig {
             log_kept_mib: LOG_KEPT_MIB.default,
             memtable_mib: MEMTABLE_MIB.default,
             cache_mib: CACHE_MIB.default,
+        }
+    }
+}
+
+impl Default for ReplicationConfig {
+    fn default() -> ReplicationConfig {
+        ReplicationConfig {
+            report_ms: REPORT_MS.default,
+            closed_behind_s: CLOSED_BEHIND_S.default,
+            purge_after_s: PURGE_AFTER_S.default,
+            fetch_mib_per_s: FETCH_MIB_PER_S.default,
         }
     }
 }

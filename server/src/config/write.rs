@@ -7,7 +7,10 @@ use super::settings::{
     PAGE_KIB_DEFAULT, PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS,
     TIMEOUT_MAX_MS, runtimes,
 };
-use super::{CompactionConfig, Config, GuardrailsConfig, HintsConfig, LimitsConfig, ScrubConfig, SnapshotsConfig};
+use super::{
+    CompactionConfig, Config, GuardrailsConfig, HintsConfig, LimitsConfig, ReplicationConfig, ScrubConfig,
+    SnapshotsConfig,
+};
 
 impl Config {
     /// The text of a file that says this.
@@ -18,6 +21,7 @@ impl Config {
             self.storage_text(),
             compaction_text(&self.compaction),
             scrub_text(&self.scrub),
+            replication_text(&self.replication),
             snapshots_text(&self.snapshots),
             hints_text(&self.hints),
             limits_text(&self.limits),
@@ -94,6 +98,14 @@ impl Config {
             self.log.format
         )
     }
+}
+
+fn replication_text(replication: &ReplicationConfig) -> String {
+    "[replication]\n".to_owned()
+        + &line(&settings::REPORT_MS, replication.report_ms)
+        + &line(&settings::CLOSED_BEHIND_S, replication.closed_behind_s)
+        + &line(&settings::PURGE_AFTER_S, replication.purge_after_s)
+        + &line(&settings::FETCH_MIB_PER_S, replication.fetch_mib_per_s)
 }
 
 fn compaction_text(compaction: &CompactionConfig) -> String {

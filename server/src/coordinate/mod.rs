@@ -50,6 +50,7 @@ use crate::clock;
 use crate::hints::Hints;
 use crate::peers::{self, Link, LinkEvents, Peers};
 use crate::replica::{Completion, Replica};
+use crate::replication::Replication;
 
 pub use admission::Admission;
 pub use counting::CounterTurns;
@@ -91,6 +92,8 @@ pub struct Shared {
     pub replica: Arc<Replica>,
     /// Names and stamps.
     pub naming: Naming,
+    /// Who has what.
+    pub replication: Arc<Replication>,
     /// What is in flight.
     pub admission: Arc<Admission>,
     /// What one request may ask.
@@ -240,6 +243,11 @@ impl Lane {
         for link in self.links.read().values() {
             link.ping(epoch);
         }
+    }
+
+    /// Tells a peer what this node has; whether it is linked.
+    pub fn report(&self, node: NodeId, report: Bytes) -> bool {
+        self.link(node).is_some_and(|link| link.report(report))
     }
 
     fn link(&self, node: NodeId) -> Option<Arc<Link>> {

@@ -60,6 +60,12 @@ impl Naming {
         self.state.lock().clock.observe(stamp, clock::wall_us())
     }
 
+    /// Up to which stamp it can be promised now to take nothing new. Whatever is named from now on
+    /// is stamped later, and what was named before is in the queue of the log.
+    pub fn closable(&self) -> Stamp {
+        self.state.lock().clock.closable(clock::wall_us())
+    }
+
     /// The ceiling that should be made durable now, if any.
     pub fn ceiling_wanted(&self) -> Option<Stamp> {
         self.state.lock().clock.wants_ceiling(clock::wall_us())

@@ -173,11 +173,13 @@ impl Lane {
         let Some(round) = &mut session.round else { return };
         let node = round.nodes[replica].node;
         round.repairs.push((replica, mutations.len()));
-        let kind = RecordKind::Nameless { composer: self.shared.identity.node, known_through: Stamp(0) };
         let made_at = Stamp(self.shared.peers.wall_us());
         let ring = session.place.state.ring();
         for mutation in mutations {
-            let placement = ring.placement(ring.vnode_bits().vnode(mutation.key.token()));
+            let vnode = ring.vnode_bits().vnode(mutation.key.token());
+            let placement = ring.placement(vnode);
+            let known_through = self.shared.replication.known_through((session.place.keyspace.id, vnode));
+            let kind = RecordKind::Nameless { composer: self.shared.identity.node, known_through };
             let record = CheckedRecord::encode(kind, session.place.keyspace.id, made_at, &mutation);
             if node == self.shared.identity.node {
                 let durability = session.place.table.options.durability;

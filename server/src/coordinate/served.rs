@@ -20,7 +20,13 @@ use super::round::Found;
 use super::{Lane, failure, hinted, request};
 use crate::clock;
 use crate::peers::{ReplyQueue, epoch_from_proto, epoch_to_proto};
-use crate::replica::{Completion, Outcome, Ticket, WriteJob};
+use crate::replica::{Completion, Judgement, Outcome, TOO_LATE, Ticket, WriteJob, judge};
+
+/// How long a record that was found elsewhere may wait for the log.
+const FOUND_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The operation of nobody: no slot has this number.
+const NOBODY: u64 = u64::MAX;
 
 /// Records that may wait for the log before hints are refused: some groups of it.
 const HINTS_YIELD_ABOVE: usize = 4_096;
@@ -203,6 +209,17 @@ impl Lane {
         Ok((record, durability))
     }
 
+    /// Queues a record of this node's that was found elsewhere, if it is in order; nobody waits for it.
+    pub fn take_found(&self, record: Bytes) -> bool {
+        let Ok((record, last)) = CheckedRecord::check(record) else { return false };
+        let state = self.shared.cluster.load();
+        let placement = state.ring().placement(state.ring().vnode_bits().vnode(record.token()));
+        let Ok(durability) = self.check_write(&record, last, placement) else { return false };
+        let ticket = Ticket { lane: self.number, id: NOBODY };
+        let deadline = clock::after(FOUND_PATIENCE);
+        self.shared.replica.submit(WriteJob { record, durability, deadline, ticket }).is_ok()
+    }
+
     fn check_write(
         &self,
         record: &CheckedRecord,
@@ -228,7 +245,11 @@ impl Lane {
             let text = format!("the stamp lies {} ms ahead of this node's clock", ahead.0 / 1_000);
             return Err(Obstacle::Refused(failed(FailureReason::Clock, text)));
         }
-        Ok(durability)
+        match judge(&*self.shared.replication, record) {
+            Judgement::Apply => Ok(durability),
+            Judgement::Received => Err(Obstacle::Refused(Reply::Acknowledged(v1::Acknowledged {}))),
+            Judgement::TooLate => Err(Obstacle::Refused(failed(FailureReason::TooLate, TOO_LATE))),
+        }
     }
 
     fn check_read(&self, command: &ReadCommand, placement: u64) -> Result<(), Obstacle> {

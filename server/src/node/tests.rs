@@ -54,6 +54,7 @@ async fn cluster() -> Vec<(Node, String)> {
         compaction: crate::config::CompactionConfig::default().of_threads(),
         hints: crate::config::HintsConfig::default().bounds(),
         scrub: crate::config::ScrubConfig::default().of_thread(),
+        replication: Default::default(),
         limits: Limits {
             timeout_default: Duration::from_secs(10),
             timeout_max: Duration::from_secs(60),

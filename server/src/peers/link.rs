@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tonic::Streaming;
@@ -95,6 +96,11 @@ impl Link {
             open.outbox.close();
         }
         self.in_flight.store(0, Ordering::Relaxed);
+    }
+
+    /// Sends a report with the next message, in the place of one that still waits; whether there is a connection.
+    pub fn report(&self, report: Bytes) -> bool {
+        self.open.lock().as_ref().is_some_and(|open| open.outbox.report(report))
     }
 
     /// Says that this node is there, and its epoch.

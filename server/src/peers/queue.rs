@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
 use futures_util::Stream;
 use parking_lot::Mutex;
 use prost::Message;
@@ -38,6 +39,8 @@ struct State {
     operations: Queue<PeerOperation>,
     replies: Queue<PeerReply>,
     ping: Option<Ping>,
+    /// The latest counts: each one says what those before did that were not taken in.
+    report: Option<Bytes>,
     /// Operations that were taken in and are not replied to yet.
     open: usize,
     waker: Option<Waker>,
@@ -106,6 +109,17 @@ impl Outbox {
         }
     }
 
+    /// Sends a report with the next message; whether the stream is still there. One that fits in no message is not sent.
+    pub fn report(&self, report: Bytes) -> bool {
+        let mut state = self.state.lock();
+        if state.closed || report.len() > ITEM_BYTES_MAX {
+            return false;
+        }
+        state.report = Some(report);
+        state.wake();
+        true
+    }
+
     /// Sends a ping with the next message.
     pub fn ping(&self, ping: Ping) {
         let mut state = self.state.lock();
@@ -140,14 +154,21 @@ impl State {
     }
 
     fn next_message(&mut self) -> Option<PeerMessage> {
-        if self.operations.items.is_empty() && self.replies.items.is_empty() && self.ping.is_none() {
+        let is_empty = self.operations.items.is_empty() && self.replies.items.is_empty();
+        if is_empty && self.ping.is_none() && self.report.is_none() {
             return None;
+        }
+        // A large one goes alone.
+        if self.report.as_ref().is_some_and(|report| report.len() > BATCH_BYTES) {
+            let report = self.report.take().unwrap_or_default();
+            return Some(PeerMessage { report, ..PeerMessage::default() });
         }
         Some(PeerMessage {
             hello: None,
             operations: self.operations.take_batch(),
             replies: self.replies.take_batch(),
             ping: self.ping.take(),
+            report: self.report.take().unwrap_or_default(),
         })
     }
 }

@@ -25,6 +25,9 @@ pub trait PeerEvents: Send + Sync + 'static {
     /// `peer` has applied the metadata up to `epoch`.
     fn told(&self, peer: NodeId, epoch: Epoch);
 
+    /// What `peer` has.
+    fn reported(&self, peer: NodeId, report: Bytes);
+
     /// A single question.
     async fn call(&self, kind: v1::CallKind, from: NodeId, body: Bytes) -> Result<Bytes, Status>;
 
@@ -106,6 +109,9 @@ async fn serve<E: PeerEvents>(
                         if let Some(epoch) = ping.epoch {
                             events.told(peer, epoch_from_proto(&epoch));
                         }
+                    }
+                    if !message.report.is_empty() {
+                        events.reported(peer, message.report);
                     }
                     outbox.opened(message.operations.len());
                     for operation in message.operations {

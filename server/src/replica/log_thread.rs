@@ -14,7 +14,7 @@ use trefoil::model::{Durability, Instant};
 use trefoil::store::Store;
 
 use super::background::Background;
-use super::{Completions, Outbox, Outcome, Refusal, WriteJob, refusal};
+use super::{Arrivals, Completions, Outbox, Outcome, Refusal, WriteJob, arrivals, refusal};
 use crate::clock;
 
 /// Longest time that records of `periodic` tables wait for their fsync. The documented bound is 10 s; this leaves room.
@@ -121,9 +121,17 @@ pub(super) fn start(
     store: Arc<Store>,
     flushing: Arc<Background>,
     lanes: Vec<Completions>,
+    arrivals: Arc<dyn Arrivals>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let mut log =
-        LogThread { store, flushing, outbox: Outbox::new(lanes), ends: Vec::new(), unsynced_since: None, full: None };
+    let mut log = LogThread {
+        store,
+        flushing,
+        outbox: Outbox::new(lanes),
+        arrivals,
+        ends: Vec::new(),
+        unsynced_since: None,
+        full: None,
+    };
     std::thread::Builder::new().name("log".to_owned()).spawn(move || log.run(&queue))
 }
 
@@ -131,6 +139,7 @@ struct LogThread {
     store: Arc<Store>,
     flushing: Arc<Background>,
     outbox: Outbox,
+    arrivals: Arc<dyn Arrivals>,
     /// Where the records of the present group end in the log.
     ends: Vec<Position>,
     /// When the oldest record was written that no fsync covers yet.
@@ -192,6 +201,7 @@ impl LogThread {
             {
                 return Err(error.clone());
             }
+            arrivals::take_out(jobs, &self.store, &*self.arrivals, &mut self.outbox);
             self.ends.clear();
             let appended = match jobs.is_empty() {
                 true => Ok(()),
@@ -201,6 +211,7 @@ impl LogThread {
             if !matches!(appended, Err(Error::Busy { .. })) {
                 return appended;
             }
+            self.store.cancel_append();
             if let Some(failure) = self.flushing.failure() {
                 return Err(failure);
             }

@@ -12,6 +12,7 @@
 //! **Invariant:** a record is inserted, hence visible, and acknowledged only once it is as durable as its table's mode
 //! says; records of one table are inserted in log order.
 
+mod arrivals;
 mod background;
 mod compaction;
 mod log_thread;
@@ -29,6 +30,7 @@ use trefoil::model::{Durability, Instant, Page, ReadCommand, ReadCost, TableId};
 use trefoil::store::{Access, ScrubStatus, Store};
 use trefoil::{Class, Error};
 
+pub use arrivals::{Arrivals, Judgement, TOO_LATE, judge};
 use background::Background;
 pub use compaction::CompactionSettings;
 use compaction::Pool;
@@ -116,19 +118,21 @@ struct Threads {
 }
 
 impl Replica {
-    /// Starts the threads around `store`. `lanes[i]` is where completions for lane i go.
+    /// Starts the threads around `store`. `lanes[i]` is where completions for lane i go; `arrivals` knows what is promised.
     pub fn start(
         store: Arc<Store>,
         lanes: Vec<Completions>,
         compaction: CompactionSettings,
         scrub: ScrubSettings,
+        arrivals: Arc<dyn Arrivals>,
     ) -> std::io::Result<Replica> {
         let log = Arc::new(LogQueue::default());
         let readers = Arc::new(ReaderQueue::default());
         let [flushing, tending] = std::array::from_fn(|_| Arc::new(Background::default()));
         let compacting = Pool::new(compaction, store.clone());
         let scrubbing = Scrubber::new(scrub, store.clone());
-        let mut working = vec![log_thread::start(log.clone(), store.clone(), flushing.clone(), lanes.clone())?];
+        let mut working =
+            vec![log_thread::start(log.clone(), store.clone(), flushing.clone(), lanes.clone(), arrivals)?];
         working.extend(readers::start(&readers, &store, &lanes)?);
         let mut background = vec![
             background::start("flush", flushing.clone(), store.clone(), background::flush)?,

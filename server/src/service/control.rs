@@ -151,7 +151,7 @@ impl Control {
     /// nothing for all tables, and an empty answer, `Snapshot` a [`v1::SnapshotCall`] and [`v1::NodeSnapshots`],
     /// `Compaction` a [`v1::CompactionCall`] and a [`v1::NodeCompaction`], `Digests` a [`v1::DigestCall`] and a
     /// [`v1::DigestAnswer`], `Hints` a
-    /// [`v1::HintsCall`] and [`v1::NodeHints`].
+    /// [`v1::HintsCall`] and [`v1::NodeHints`], `Replication` a [`v1::ReplicationCall`].
     pub async fn answer(&self, kind: v1::CallKind, body: Bytes) -> Result<Bytes, Status> {
         match kind {
             v1::CallKind::Report => Ok(Bytes::from(self.report().encode_to_vec())),
@@ -170,6 +170,7 @@ impl Control {
             v1::CallKind::Compaction => self.answer_compaction(body).await,
             v1::CallKind::Digests => self.answer_digests(body).await,
             v1::CallKind::Hints => self.answer_hints(body).await,
+            v1::CallKind::Replication => self.answer_replication(body).await,
             other => Err(Status::unimplemented(format!("{} is not asked here", other.as_str_name()))),
         }
     }

@@ -13,6 +13,7 @@ mod data;
 mod deadline;
 mod digests;
 mod hints;
+mod replication;
 mod schema;
 mod snapshots;
 #[cfg(test)]

@@ -206,6 +206,10 @@ fn a_refused_group_holds_the_promise_until_the_next_one_is_settled() {
     node.store.begin_append(Stamp(5));
     assert_eq!(node.store.begin_append(Stamp(7)), Stamp(0));
     assert_eq!(node.store.close_through(Stamp(9)), Stamp(4));
+    // What was never given to the log does not count.
+    node.store.begin_append(Stamp(2));
+    node.store.cancel_append();
+    assert_eq!(node.store.close_through(Stamp(9)), Stamp(4));
     node.write(&rows(1, [(0, value("v", 1))]));
     assert_eq!(node.store.close_through(Stamp(9)), Stamp(9));
 }

@@ -34,6 +34,7 @@ use crate::clock;
 use crate::coordinate::{Admission, Lane, LaneHandle, Limits, Naming, Reply, Shared};
 use crate::peers::{Link, PeerEvents, PeerService, Peers, ReplyQueue, run_link};
 use crate::replica::Replica;
+use crate::replication::Replication;
 use crate::runtime::LaneRuntime;
 
 /// Longest wait for anything in a test.
@@ -66,6 +67,8 @@ impl PeerEvents for FakePeer {
     }
 
     fn told(&self, _peer: NodeId, _epoch: Epoch) {}
+
+    fn reported(&self, _peer: NodeId, _report: Bytes) {}
 
     async fn call(&self, _kind: v1::CallKind, _from: NodeId, _body: Bytes) -> Result<Bytes, Status> {
         Err(Status::unimplemented("a fake peer takes no questions"))
@@ -261,7 +264,9 @@ fn store(state: &ClusterState) -> Store {
 }
 
 fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shared {
-    let store = store(&state);
+    let store = Arc::new(store(&state));
+    let replication = Replication::new(identity(&state), 1, Stamp(0), store.clone(), Default::default());
+    let replication = Arc::new(replication);
     let compaction = crate::config::CompactionConfig::default().of_threads();
     let scrub = crate::config::ScrubConfig::default().of_thread();
     let mut clock = HybridClock::new(Stamp(0), Stamp(0));
@@ -272,7 +277,8 @@ fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shar
         identity: identity(&state),
         cluster: ArcSwap::from_pointee(state),
         peers: Arc::new(Peers::new(OWN)),
-        replica: Arc::new(Replica::start(Arc::new(store), vec![completions], compaction, scrub).unwrap()),
+        replica: Arc::new(Replica::start(store, vec![completions], compaction, scrub, replication.clone()).unwrap()),
+        replication,
         naming: Naming::new(clock, Namer::new(OWN, Stamp(clock::wall_us())).unwrap()),
         admission: Arc::new(Admission::new(10_000, 64 << 20)),
         limits: Limits {
