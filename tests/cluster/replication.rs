@@ -15,6 +15,8 @@ use crate::wait::until;
 fn fast() -> Settings {
     Settings {
         replication: "report_ms = 100\nclosed_behind_s = 3\npurge_after_s = 1\n".to_owned(),
+        // Whoever is away for longer than a moment gets nothing by hints.
+        hints: "kept_s = 1\n".to_owned(),
         ..Settings::default()
     }
 }
