@@ -14,7 +14,7 @@ mod settings;
 mod world;
 
 /// Histories when nobody says otherwise.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 40;
 
 #[test]
 fn soak() {

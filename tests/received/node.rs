@@ -9,6 +9,7 @@ use trefoil::model::{Instant, KeyspaceId, MutationName, NodeId, Stamp, Vnode};
 use trefoil::received::exchange::{Arrival, Exchange};
 use trefoil::received::namer::{CEILING_STEP_US, HybridClock, Namer, Tick};
 use trefoil::received::report::Report;
+use trefoil::received::told::Reconciled;
 use trefoil::received::{ReceivedSet, Slice};
 
 use crate::disk::{Data, Disk, Mutation, Record, Version};
@@ -76,7 +77,7 @@ pub struct Run {
     writes: VecDeque<(u8, i64, bool)>,
     named: Option<Mutation>,
     closing: (u8, Stamp, Stamp),
-    keeping: (u8, Vec<(Slice, trefoil::received::told::Reconciled)>),
+    keeping: (u8, Vec<(Slice, Reconciled)>),
     /// Writes by whom they still lack.
     unacknowledged: BTreeMap<usize, (Mutation, BTreeSet<NodeId>)>,
 }
@@ -94,7 +95,7 @@ pub struct Node {
 #[derive(Default)]
 pub struct Effects {
     pub send: Vec<(NodeId, Message)>,
-    /// Just named: the oracle gives it its number.
+    /// Deletions that went.
     pub purged: Vec<(u8, Version)>,
     pub told: Option<(NodeId, Report)>,
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
-use trefoil::model::{NodeId, Stamp};
+use trefoil::model::{MutationName, NodeId, Stamp};
 use trefoil::received::told::Told;
 
 use crate::disk::{Disk, Mutation, Version};
@@ -44,13 +44,13 @@ pub struct World {
     next_event: u64,
     quiet: bool,
     mutations: Vec<Mutation>,
-    names: BTreeSet<trefoil::model::MutationName>,
+    names: BTreeSet<MutationName>,
     /// Mutations that somebody relied on to be nowhere for ever.
     void: BTreeSet<usize>,
     /// Up to where each node's word was checked.
     checked: BTreeMap<NodeId, Stamp>,
     told: BTreeMap<NodeId, Told>,
-    /// What happened, for counting.
+    /// How many deletions went.
     pub purges: usize,
 }
 
@@ -286,8 +286,22 @@ impl World {
             self.purges += 1;
             self.check_purge(id, *key, *version)?;
         }
+        self.check_acks(id, effects)?;
         self.check_void(id)?;
         self.check_reconciled(id)
+    }
+
+    /// What is acknowledged is here.
+    fn check_acks(&self, id: NodeId, effects: &Effects) -> Checked {
+        let here = self.nodes[id.0 as usize - 1].run.as_ref().map(|run| &run.memtable);
+        for (_, message) in &effects.send {
+            let Message::Ack(acked) = message else { continue };
+            let mutation = &self.mutations[*acked];
+            if !here.is_some_and(|data| data.has(mutation)) {
+                return Err(format!("{id} acknowledges {mutation:?}, which it has not"));
+            }
+        }
+        Ok(())
     }
 
     /// What was told is durable, and is told for ever.
