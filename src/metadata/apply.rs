@@ -13,7 +13,7 @@ use super::validate::{KEYSPACES_MAX, TABLES_MAX};
 use super::{ClusterState, Epoch, KnownTable, validate};
 use crate::model::{
     Column, ColumnDefinition, ColumnId, CreateKeyspace, CreateTable, DropKeyspace, DropTable, Keyspace, KeyspaceId,
-    NodeId, Table, TableId, TruncateTable, UserTypes,
+    NodeId, Table, TableId, TruncateTable, UserTypes, Vnode,
 };
 use crate::ring::{Node, NodeState, Ring};
 
@@ -71,6 +71,7 @@ pub fn apply(state: &ClusterState, epoch: Epoch, entry: &Entry) -> (ClusterState
         Entry::AlterType(ask) => next.alter_type(ask),
         Entry::DropType(ask) => next.drop_type(ask),
         Entry::NodeStarted(node) => next.node_started(*node),
+        Entry::Withdrawn { node, vnodes } => next.withdrawn(*node, vnodes),
     };
     if verdict == Ok(Applied::Changed) {
         next.index_names();
@@ -181,6 +182,22 @@ impl ClusterState {
             return Err(Refusal::new(Reason::UnknownNode, format!("node {node}"), "there is no such node"));
         }
         Ok(if self.started.insert(node) { Applied::Changed } else { Applied::AlreadySo })
+    }
+
+    /// Only placements that are as the node knew them: a copy of the entry must not raise them a second time.
+    fn withdrawn(&mut self, node: NodeId, vnodes: &BTreeMap<Vnode, u64>) -> Verdict {
+        if self.ring.node(node).is_none() {
+            return Err(Refusal::new(Reason::UnknownNode, format!("node {node}"), "there is no such node"));
+        }
+        let present = |(vnode, placement): (&Vnode, &u64)| {
+            (self.ring.owns(node, *vnode) && self.ring.placement(*vnode) == *placement).then_some(*vnode)
+        };
+        let raised: Vec<Vnode> = vnodes.iter().filter_map(present).collect();
+        if raised.is_empty() {
+            return Ok(Applied::AlreadySo);
+        }
+        self.ring = Arc::new(self.ring.renumbered(raised));
+        Ok(Applied::Changed)
     }
 }
 

@@ -4,12 +4,14 @@
 //!  format version u8 = 1 | kind u8 | body
 //!
 //!  kind  1 create keyspace   2 drop keyspace   3 create table   4 drop table   5 alter table   6 truncate table
-//!       7 create type   8 alter type   9 drop type   16 node started
-//!  reserved: 10-15 further schema, 17-31 nodes and their states, 32-47 moves of vnodes, 48-63 settings, 64-79 roles,
+//!       7 create type   8 alter type   9 drop type   16 node started   32 withdrawn
+//!  reserved: 10-15 further schema, 17-31 nodes and their states, 33-47 moves of vnodes, 48-63 settings, 64-79 roles,
 //!            80 generation
 //! ```
 //!
 //! An entry carries everything that its effect depends on, random ids included, so that applying it is a pure function.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -19,7 +21,7 @@ use crate::Result;
 use crate::codec::varint::{Reader, put_varint};
 use crate::model::{
     AlterTable, AlterType, ColumnDefinition, CreateKeyspace, CreateTable, CreateType, DropKeyspace, DropTable,
-    DropType, NodeId, TableId, TruncateTable, VnodeBits,
+    DropType, NodeId, TableId, TruncateTable, Vnode, VnodeBits,
 };
 use crate::ring::Zone;
 
@@ -58,6 +60,15 @@ pub enum Entry {
     DropType(DropType),
     /// A node has taken up its identity: from now on an empty directory that claims its address has lost data.
     NodeStarted(NodeId),
+    /// A node has lost something of what it told of these vnodes. Their placements get the next number, so that
+    /// whatever it told, acknowledged or promised before counts no more, wherever it still is on its way.
+    Withdrawn {
+        /// The node.
+        node: NodeId,
+        /// The vnodes, each with the number of its placement as the node knows it: where there is a higher one by now
+        /// nothing it told counts already.
+        vnodes: BTreeMap<Vnode, u64>,
+    },
 }
 
 /// How a cluster begins. Not an entry: whoever decides it hands the first state itself to the others.
@@ -139,6 +150,15 @@ impl Entry {
                 out.push(16);
                 put_varint(&mut out, u64::from(node.0));
             }
+            Entry::Withdrawn { node, vnodes } => {
+                out.push(32);
+                put_varint(&mut out, u64::from(node.0));
+                put_varint(&mut out, vnodes.len() as u64);
+                for (vnode, placement) in vnodes {
+                    put_varint(&mut out, u64::from(vnode.0));
+                    put_varint(&mut out, *placement);
+                }
+            }
         }
         out
     }
@@ -177,6 +197,7 @@ impl Entry {
                 if_exists: parts::flag(&mut reader)?,
             }),
             16 => Entry::NodeStarted(NodeId(reader.varint_u32()?)),
+            32 => Entry::Withdrawn { node: NodeId(reader.varint_u32()?), vnodes: placements(&mut reader)? },
             other => return Err(reader.corrupt(format!("no entry has kind {other}")).into()),
         };
         reader.end()?;
@@ -206,6 +227,10 @@ pub(super) fn columns(reader: &mut Reader) -> Result<Vec<ColumnDefinition>> {
         let (ty, kind) = parts::column_nature(reader)?;
         Ok(ColumnDefinition { name, ty, kind })
     })
+}
+
+fn placements(reader: &mut Reader) -> Result<BTreeMap<Vnode, u64>> {
+    parts::ascending(reader, |reader| Ok((Vnode(reader.varint_u32()?), reader.varint()?)))
 }
 
 fn table(reader: &mut Reader) -> Result<CreateTable> {

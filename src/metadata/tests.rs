@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::*;
 use crate::model::{
     AlterTable, ColumnDefinition, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, DropKeyspace, DropTable,
-    Durability, OptionChanges, Order, Scaling, TableOptions, Token, TruncateTable, Type, VnodeBits,
+    Durability, OptionChanges, Order, Scaling, TableOptions, Token, TruncateTable, Type, Vnode, VnodeBits,
 };
 use crate::ring::Zone;
 
@@ -183,6 +183,10 @@ fn any_entry() -> impl Strategy<Value = Entry> {
     let keyspace = (any_name(), btree_map(regions, 0u32..5, 0..2), any::<bool>());
     prop_oneof![
         1 => (0u32..8).prop_map(|node| Entry::NodeStarted(NodeId(node))),
+        1 => (0u32..8, btree_map(0u32..20, 0u64..4, 0..5)).prop_map(|(node, vnodes)| {
+            let vnodes = vnodes.into_iter().map(|(vnode, placement)| (Vnode(vnode), placement)).collect();
+            Entry::Withdrawn { node: NodeId(node), vnodes }
+        }),
         4 => keyspace.prop_map(|(name, replication, if_not_exists)| {
             Entry::CreateKeyspace(CreateKeyspace { name, replication, if_not_exists })
         }),
@@ -289,6 +293,7 @@ fn contradicting_members_make_no_cluster() {
 fn every_refusal_says_its_reason() {
     let reason = |entry| refused(&entry).reason;
     assert_eq!(reason(Entry::NodeStarted(NodeId(6))), Reason::UnknownNode);
+    assert_eq!(reason(Entry::Withdrawn { node: NodeId(6), vnodes: [(Vnode(0), 1)].into() }), Reason::UnknownNode);
     assert_eq!(reason(create_keyspace("ks", &[])), Reason::Exists);
     assert_eq!(reason(create_keyspace("k", &[("mars", 1)])), Reason::UnknownRegion);
     assert_eq!(reason(create_keyspace("k", &[("us", 2)])), Reason::BadCopies);
@@ -380,4 +385,21 @@ fn a_state_whose_invariants_are_broken_is_corrupt() {
     let error = ClusterState::decode(state.encode().into()).unwrap_err();
     assert!(matches!(&error, Error::Corrupt(_)), "{error}");
     assert!(error.to_string().contains("keyspace ks has number 1 too early"), "{error}");
+}
+
+#[test]
+fn what_a_node_withdraws_gets_the_next_number_once() {
+    let state = birth(&seed()).unwrap();
+    let of = NodeId(1);
+    let entry = Entry::Withdrawn { node: of, vnodes: (0..4).map(|vnode| (Vnode(vnode), 1)).collect() };
+    let (next, verdict) = apply(&state, at(1), &entry);
+    assert_eq!(verdict, Ok(Applied::Changed));
+    for vnode in (0..4).map(Vnode) {
+        let raised = u64::from(state.ring.owns(of, vnode));
+        assert_eq!(next.ring.placement(vnode), 1 + raised);
+        assert_eq!(next.ring.owners(), state.ring.owners());
+    }
+    assert_eq!(apply(&next, at(2), &entry).1, Ok(Applied::AlreadySo));
+    let elsewhere = Entry::Withdrawn { node: of, vnodes: [(Vnode(1 << 30), 0)].into() };
+    assert_eq!(apply(&next, at(2), &elsewhere).1, Ok(Applied::AlreadySo));
 }

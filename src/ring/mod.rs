@@ -146,6 +146,24 @@ impl Ring {
         self.placements.get(vnode.0 as usize).copied().unwrap_or(0)
     }
 
+    /// Whether the vnode is `node`'s, in its zone.
+    pub fn owns(&self, node: NodeId, vnode: Vnode) -> bool {
+        let by_vnode = self.node(node).and_then(|node| self.owners.get(&node.zone));
+        by_vnode.and_then(|owners| owners.get(vnode.0 as usize)) == Some(&node)
+    }
+
+    /// The same ring with the next number for the placement of each of these vnodes: what was said under the one before
+    /// counts no more.
+    pub fn renumbered(&self, vnodes: impl IntoIterator<Item = Vnode>) -> Ring {
+        let mut next = self.clone();
+        for vnode in vnodes {
+            if let Some(placement) = next.placements.get_mut(vnode.0 as usize) {
+                *placement = placement.saturating_add(1);
+            }
+        }
+        next
+    }
+
     /// A number for the placements of all vnodes that `range` touches. Placement numbers only rise, so two states of one
     /// metadata log that answer the same have the same placements there.
     pub fn placement_in(&self, range: TokenRange) -> u64 {

@@ -8,7 +8,7 @@ use trefoil::metadata::{Applied, Birth, ClusterState, Entry, Epoch, Member, appl
 use trefoil::model::{
     AlterTable, AlterType, ColumnDefinition, ColumnKind, CompactionOptions, CreateKeyspace, CreateTable, CreateType,
     DropKeyspace, DropTable, DropType, Durability, Field, NodeId, OptionChanges, Order, Scaling, TableId, TableOptions,
-    TruncateTable, Type, UserType, VnodeBits,
+    TruncateTable, Type, UserType, Vnode, VnodeBits,
 };
 use trefoil::ring::Zone;
 use uuid::Uuid;
@@ -71,7 +71,7 @@ fn alter_type() -> AlterType {
 }
 
 /// One entry of every kind, in an order in which each has its effect.
-fn entries() -> [(&'static str, Entry); 10] {
+fn entries() -> [(&'static str, Entry); 11] {
     let replication = BTreeMap::from([("eu".to_string(), 2), ("us".to_string(), 1)]);
     let create_keyspace = CreateKeyspace { name: "shop".into(), replication, if_not_exists: false };
     let (keyspace, name) = ("shop".to_owned(), "address".to_owned());
@@ -89,6 +89,10 @@ fn entries() -> [(&'static str, Entry); 10] {
         ("metadata-drop-type", Entry::DropType(DropType { keyspace, name, if_exists: true })),
         ("metadata-drop-table", Entry::DropTable(drop_table)),
         ("metadata-drop-keyspace", Entry::DropKeyspace(DropKeyspace { name: "shop".into(), if_exists: true })),
+        (
+            "metadata-withdrawn",
+            Entry::Withdrawn { node: NodeId(2), vnodes: [(Vnode(0), 1), (Vnode(7), 300), (Vnode(1023), 1)].into() },
+        ),
     ]
 }
 
@@ -137,7 +141,7 @@ fn options_of_compaction_are_kept() {
 /// The placement of a new cluster is kept with it: nodes of different builds must share the vnodes out alike.
 #[test]
 fn a_state_is_kept() {
-    let [started, keyspace, orders, _, _, _, _, _, drop, _] = entries().map(|(_, entry)| entry);
+    let [started, keyspace, orders, _, _, _, _, _, drop, ..] = entries().map(|(_, entry)| entry);
     let mut state = newborn();
     let again = table(0x0190_0000_0000_7000_8000_0000_0000_00a2, "orders");
     for (entry, index) in [started, keyspace, orders, drop, again].iter().zip(3..) {
