@@ -28,6 +28,7 @@ use super::{ReceivedSet, Slice};
 use crate::model::{Instant, KeyspaceId, MutationName, NodeId, Stamp, Vnode};
 use slice::{SliceState, Standing};
 
+mod greeting;
 mod slice;
 #[cfg(test)]
 mod tests;

@@ -39,6 +39,8 @@ pub(super) struct SliceState {
     pub(super) purged: Stamp,
     /// How many sessions forbid that `purged` rises.
     pub(super) pins: u32,
+    /// Names without which nothing is answered: those that the peers held that were greeted at the start.
+    pub(super) wanted: ReceivedSet,
     heard: Vec<(NodeId, SliceReport)>,
     /// Everything stamped so or before is in all replicas; more, while all sets are equal.
     through: Stamp,
@@ -205,11 +207,19 @@ impl SliceState {
 
     /// While mutations come there is always one on its way. A hole is what was missing, and is missing still.
     fn look_for_holes(&mut self, now: Instant) {
+        if self.has_what_it_wanted() {
+            self.wanted = ReceivedSet::default();
+        }
         let mut lacking = ReceivedSet::default();
         self.holes().iter().for_each(|(_, names)| lacking.union(names));
         let still = self.missing.take().map(|(missing, since)| (missing.intersection(&lacking), since));
         let still = still.filter(|(missing, _)| !missing.is_empty());
         self.missing = still.or_else(|| (!lacking.is_empty()).then_some((lacking, now)));
+    }
+
+    /// Whether everything is here that the greeted peers held; what is settled is.
+    pub(super) fn has_what_it_wanted(&self) -> bool {
+        self.wanted.is_empty() || self.own.lacks(&Told::new(self.wanted.clone(), Floors::default())).is_empty()
     }
 
     /// Since when this replica has lacked something that others have told.

@@ -237,3 +237,46 @@ fn a_run_is_forgotten_by_one_after_the_other_and_nobody_misses_it() {
     }
     assert_eq!(all[1].raised()[0].1.floors.of(NodeId(1)), 90);
 }
+
+#[test]
+fn a_directory_that_is_older_than_what_was_told_is_noticed() {
+    let ceiling = Stamp(2_000_000);
+    let mut all = three();
+    all[0].own_changed(SLICE, &set(&[(1, 1, 1), (1, 1, 2)]), START);
+    close(&mut all, 500);
+    tell_all(&mut all);
+    let remembered = all[1].remembered(NodeId(1)).unwrap();
+    let clock = all[1].clock_of(NodeId(1)).unwrap();
+    assert_eq!(clock, Stamp(500 + crate::received::namer::CLOSED_BEHIND_US));
+    let begin = |names: &[(u32, u64, u64)]| {
+        let mut exchange = Exchange::new(NodeId(1), 10, Stamp(0), PURGE_AFTER_US);
+        exchange.restore(SLICE, set(names), Reconciled::default(), Stamp(0), START);
+        exchange.place(SLICE, 1, &[1, 2, 3].map(NodeId), START);
+        exchange
+    };
+    let whole = begin(&[(1, 1, 1), (1, 1, 2), (1, 1, 3)]);
+    assert!(whole.lost(NodeId(2), Some(&remembered), ceiling, ceiling).is_empty());
+    assert_eq!(whole.lost(NodeId(2), None, Stamp(ceiling.0 + 1), ceiling), [SLICE]);
+    assert_eq!(begin(&[(1, 1, 1)]).lost(NodeId(2), Some(&remembered), ceiling, ceiling), [SLICE]);
+    // What was told under another placement counts no more, and what is withdrawn is lost already.
+    let mut renumbered = begin(&[]);
+    renumbered.place(SLICE, 2, &[1, 2, 3].map(NodeId), START);
+    assert!(renumbered.lost(NodeId(2), Some(&remembered), ceiling, ceiling).is_empty());
+    let mut withdrawn = begin(&[]);
+    withdrawn.withdraw(SLICE, START);
+    assert!(withdrawn.lost(NodeId(2), Some(&remembered), ceiling, ceiling).is_empty());
+}
+
+#[test]
+fn nothing_is_answered_before_what_the_greeted_held_is_here() {
+    let mut all = three();
+    all[0].own_changed(SLICE, &set(&[(1, 1, 1)]), START);
+    tell(&mut all, 0, 1);
+    assert!(all[1].may_answer(SLICE));
+    all[1].want(NodeId(1));
+    assert!(!all[1].may_answer(SLICE));
+    all[1].own_changed(SLICE, &set(&[(1, 1, 1)]), START);
+    assert!(all[1].may_answer(SLICE));
+    all[1].withdraw(SLICE, START);
+    assert!(!all[1].may_answer(SLICE));
+}
