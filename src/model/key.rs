@@ -12,6 +12,7 @@
 //! never equals a key, so there is one total order over rows and the ends of ranges (B103).
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 
 use bytes::Bytes;
 
@@ -194,6 +195,16 @@ impl ClusteringKey {
     /// The place just before this row.
     pub fn before(&self) -> Bound {
         self.ending_in(BEFORE)
+    }
+
+    /// Whether the place just after this row lies before a bound: `self.after() < *bound` without making one.
+    pub fn is_after_before(&self, bound: &Bound) -> bool {
+        let components = &self.0[..self.0.len() - 1];
+        let order = match bound.0.split_at_checked(components.len()) {
+            None => components.cmp(&bound.0[..]),
+            Some((head, tail)) => components.cmp(head).then_with(|| [AFTER][..].cmp(tail)),
+        };
+        order == Ordering::Less
     }
 
     /// The place just after this row.

@@ -5,7 +5,7 @@
 //! and its entries are walked when it comes in, not each time it is looked at. Blocks of a removed file are never asked for
 //! again and leave by themselves.
 
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +14,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use uuid::Uuid;
 
 use super::block::Block;
+use super::bloom::mix;
 
 /// Which block: the file and its number in it.
 pub(super) type BlockId = (Uuid, u32);
@@ -34,12 +35,40 @@ impl Weighter<BlockId, Arc<Block>> for Bytes {
     }
 }
 
-/// Hashes alike in every run, so that what is evicted depends on nothing but the order of reads.
-type Hasher = BuildHasherDefault<DefaultHasher>;
+/// Hashes alike in every run, so that what is evicted depends on nothing but the order of reads. The names of files are
+/// digests, which nobody chooses.
+#[derive(Default)]
+struct BlockHasher(u64);
+
+impl Hasher for BlockHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.write_u64(u64::from_le_bytes(*word)));
+        rest.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        mix(self.0)
+    }
+}
+
+type Hash = BuildHasherDefault<BlockHasher>;
 
 /// Decoded blocks of all files, within a byte budget.
 pub struct BlockCache {
-    blocks: Cache<BlockId, Arc<Block>, Bytes, Hasher>,
+    blocks: Cache<BlockId, Arc<Block>, Bytes, Hash>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -49,7 +78,7 @@ impl BlockCache {
     pub fn new(bytes: u64) -> BlockCache {
         let items = usize::try_from(bytes / BLOCK_BYTES_TYPICAL).unwrap_or(usize::MAX);
         BlockCache {
-            blocks: Cache::with(items, bytes, Bytes, Hasher::default(), DefaultLifecycle::default()),
+            blocks: Cache::with(items, bytes, Bytes, Hash::default(), DefaultLifecycle::default()),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }

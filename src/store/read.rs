@@ -73,7 +73,10 @@ fn read_lone(
     };
     let mut page = PageBuilder::new(command, spec, *slice == Slice::all());
     let cut = page.take_lone(key, lone)?;
-    let is_left = |cut: &PagePosition| cut.row.bound(Direction::Forward).is_some_and(|bound| bound < slice.end);
+    let is_left = |cut: &PagePosition| match &cut.row {
+        RowPosition::After(key) => key.is_after_before(&slice.end),
+        row => row.bound(Direction::Forward).is_some_and(|bound| bound < slice.end),
+    };
     let end = cut.filter(is_left).map_or(PageEnd::Complete, PageEnd::At);
     Ok(Some((Page { entries: page.finish().into(), end }, cost)))
 }

@@ -1,8 +1,6 @@
 //! Golden keys, the limits, and the laws: byte order is value order, keys turn back, garbage is an error.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::cmp::Ordering;
-
 use num_bigint::BigInt;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -395,6 +393,28 @@ proptest! {
             Ordering::Equal if short_is_whole => prop_assert_eq!(long, short),
             Ordering::Equal => prop_assert!(short.0 < long.0 && long.1 < short.1),
         }
+    }
+
+    #[test]
+    fn places_behind_rows_compare_as_bounds_do((types, left, right) in two_rows(), len in 0..=3usize) {
+        let row = key(&left, &types);
+        for prefix in [&right[..len.min(types.len())], &left[..len.min(types.len())]] {
+            for bound in [Bound::before(prefix, &types).unwrap(), Bound::after(prefix, &types).unwrap()] {
+                prop_assert_eq!(row.is_after_before(&bound), row.after() < bound);
+            }
+        }
+    }
+
+    #[test]
+    fn a_slice_is_of_one_row_if_it_surrounds_a_whole_key((types, row, _) in two_rows(), len in 0..=3usize) {
+        let prefix = &row[..len.min(types.len())];
+        let start = Bound::before(prefix, &types).unwrap();
+        let slice = Slice { start: start.clone(), end: Bound::after(prefix, &types).unwrap() };
+        let bytes = start.bytes();
+        let expected = (prefix.len() == types.len()).then_some(&bytes[..bytes.len() - 1]);
+        prop_assert_eq!(slice.only_row(&types), expected);
+        let wider = Slice { end: Bound::top(), ..slice };
+        prop_assert_eq!(wider.only_row(&types).is_some(), types.is_empty());
     }
 
     #[test]
