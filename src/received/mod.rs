@@ -15,6 +15,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use runs::{Run, Runs};
+
 use crate::Result;
 use crate::codec::varint::{Reader, put_varint};
 use crate::model::{KeyspaceId, MutationName, NodeId, Vnode};
@@ -23,6 +25,7 @@ pub mod exchange;
 pub mod gathered;
 pub mod namer;
 pub mod report;
+mod runs;
 #[cfg(test)]
 mod tests;
 pub mod told;
@@ -34,7 +37,7 @@ pub type Slice = (KeyspaceId, Vnode);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReceivedSet {
     /// Per run of an origin: ascending intervals of sequences with at least one missing between two; never empty.
-    runs: BTreeMap<(NodeId, u64), Vec<Interval>>,
+    runs: Runs,
 }
 
 /// Sequences `first..=last`.
@@ -52,7 +55,7 @@ impl ReceivedSet {
         if name.sequence == 0 {
             return false;
         }
-        add(self.runs.entry((name.origin, name.incarnation)).or_default(), name.sequence)
+        add(self.runs.of((name.origin, name.incarnation)), name.sequence)
     }
 
     /// Whether the set has the name.
@@ -64,8 +67,8 @@ impl ReceivedSet {
 
     /// Adds all names of `other`.
     pub fn union(&mut self, other: &ReceivedSet) {
-        for (run, theirs) in &other.runs {
-            let ours = self.runs.entry(*run).or_default();
+        for (run, theirs) in other.runs.iter() {
+            let ours = self.runs.of(*run);
             *ours = united(ours, theirs);
         }
     }
@@ -78,20 +81,20 @@ impl ReceivedSet {
     /// Lets go of the runs of `origin` before `incarnation`; whether there were any.
     pub fn forget(&mut self, origin: NodeId, incarnation: u64) -> bool {
         let before = self.runs.len();
-        self.runs.retain(|(of, run), _| *of != origin || *run >= incarnation);
+        self.runs.retain(|(of, run)| *of != origin || *run >= incarnation);
         self.runs.len() < before
     }
 
     /// How many names it holds; saturates.
     pub fn count(&self) -> u64 {
-        let intervals = self.runs.values().flatten();
+        let intervals = self.runs.iter().flat_map(|(_, intervals)| intervals);
         intervals.fold(0, |count, interval| count.saturating_add((interval.last - interval.first).saturating_add(1)))
     }
 
     /// What `self` has and `other` has not.
     pub fn difference(&self, other: &ReceivedSet) -> ReceivedSet {
-        let mut runs = BTreeMap::new();
-        for (run, ours) in &self.runs {
+        let mut runs = Runs::default();
+        for (run, ours) in self.runs.iter() {
             let left = other.runs.get(run).map_or_else(|| ours.clone(), |theirs| without(ours, theirs));
             if !left.is_empty() {
                 runs.insert(*run, left);
@@ -102,7 +105,7 @@ impl ReceivedSet {
 
     /// Whether both have a name.
     pub fn meets(&self, other: &ReceivedSet) -> bool {
-        let meet = |(run, ours): (&(NodeId, u64), &Vec<Interval>)| {
+        let meet = |(run, ours): (&Run, &Vec<Interval>)| {
             other.runs.get(run).is_some_and(|theirs| have_common(ours, theirs))
         };
         self.runs.iter().any(meet)
@@ -141,7 +144,7 @@ impl ReceivedSet {
 
     /// Reads what [`ReceivedSet::encode`] wrote.
     pub fn decode(reader: &mut Reader) -> Result<ReceivedSet> {
-        let mut runs = BTreeMap::new();
+        let mut runs = Runs::default();
         let mut previous = None;
         for _ in 0..reader.varint()? {
             let run = (NodeId(reader.u32()?), reader.u64()?);

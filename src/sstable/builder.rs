@@ -38,6 +38,8 @@ pub struct Builder {
     partition: Option<Continued>,
     /// The encoded entry at hand.
     entry: Vec<u8>,
+    /// The compressed block at hand.
+    stored: Vec<u8>,
     index: IndexBuilder,
     filter: FilterBuilder,
     stats: Stats,
@@ -62,6 +64,7 @@ impl Builder {
             block: BlockBuilder::default(),
             partition: None,
             entry: Vec::new(),
+            stored: Vec::new(),
             index: IndexBuilder::default(),
             filter: FilterBuilder::new(options.expected_partitions.saturating_add(options.expected_rows)),
             stats: Stats::new(options.table, options.stamps, options.columns.clone()),
@@ -195,12 +198,12 @@ impl Builder {
     fn cut_block(&mut self) -> Result<()> {
         let Some((key, place)) = self.first.take() else { return Ok(()) };
         let offset = self.output.offset;
-        let mut stored = Vec::with_capacity(self.block.bytes().len() / 2);
-        put_block(&mut stored, self.block.bytes());
-        let crc = format::block_crc(self.options.id, offset, &stored);
-        stored.extend_from_slice(&crc.to_le_bytes());
-        self.output.put(&stored)?;
-        self.index.push(&key, &place, offset, stored.len() as u32)?;
+        self.stored.clear();
+        put_block(&mut self.stored, self.block.bytes());
+        let crc = format::block_crc(self.options.id, offset, &self.stored);
+        self.stored.extend_from_slice(&crc.to_le_bytes());
+        self.output.put(&self.stored)?;
+        self.index.push(&key, &place, offset, self.stored.len() as u32)?;
         self.vnodes.block_written(self.output.offset);
         self.block.clear();
         Ok(())
