@@ -19,7 +19,7 @@ use crate::model::{ClusteringKey, PartitionKey, Token};
 /// Sizes of chunks, in bytes: small while a memtable is, so that a hundred idle tables cost little.
 const CHUNK_BYTES: Range<usize> = 1 << 10..64 << 10;
 
-/// The next chunk is this share of what is held: sixty-four shards would else hold more room than rows while a memtable is
+/// The next chunk is about this share of what is held, a power of two so that allocators find room of that size again: sixty-four shards would else hold more room than rows while a memtable is
 /// of a few MiB, and be flushed for it.
 const GROWTH_SHARE: u64 = 8;
 
@@ -83,7 +83,8 @@ impl Arena {
 
     fn grow(&mut self, at_least: usize) {
         let share = usize::try_from(self.held / GROWTH_SHARE).unwrap_or(usize::MAX);
-        let len = share.clamp(CHUNK_BYTES.start, CHUNK_BYTES.end).max(at_least);
+        let len = 1 << share.clamp(CHUNK_BYTES.start, CHUNK_BYTES.end).ilog2();
+        let len = at_least.max(len);
         self.held += (len + ALLOCATION_BYTES) as u64;
         let full = std::mem::replace(&mut self.room, Vec::with_capacity(len));
         if let Some(filled) = self.filling {

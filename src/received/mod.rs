@@ -105,9 +105,8 @@ impl ReceivedSet {
 
     /// Whether both have a name.
     pub fn meets(&self, other: &ReceivedSet) -> bool {
-        let meet = |(run, ours): (&Run, &Vec<Interval>)| {
-            other.runs.get(run).is_some_and(|theirs| have_common(ours, theirs))
-        };
+        let meet =
+            |(run, ours): (&Run, &Vec<Interval>)| other.runs.get(run).is_some_and(|theirs| have_common(ours, theirs));
         self.runs.iter().any(meet)
     }
 

@@ -7,9 +7,10 @@ use bytes::Bytes;
 
 use super::block::Block;
 use super::index::Index;
-use super::reader::{Sstable, read_at};
+use super::reader::Sstable;
 use super::{Access, READ_AHEAD_BYTES};
 use crate::model::{Bound, Deletion, PartitionKey, ReadCost};
+use crate::vfs::File;
 use crate::{Error, Result};
 
 /// See the module. The block used last is held.
@@ -22,8 +23,38 @@ pub(super) struct Blocks {
 
 enum Way {
     Cache(Access),
-    /// Bytes read ahead, and where they stand in the file; and how many were read so far, by all who count there.
-    Ahead(Bytes, u64, Arc<AtomicU64>),
+    Ahead(Ahead),
+}
+
+/// What was read ahead. One buffer serves a whole file: fresh memory for each read would be filled with zeros first, and
+/// the allocator would walk through as much of it as it keeps for such sizes.
+struct Ahead {
+    buffer: Vec<u8>,
+    /// So many bytes of the buffer are the file's, from `begin` on.
+    filled: usize,
+    begin: u64,
+    /// How many were read so far, by all who count there.
+    read: Arc<AtomicU64>,
+}
+
+impl Ahead {
+    /// Where these bytes of the file stand in the buffer, if all of them do.
+    fn place(&self, offset: u64, len: usize) -> Option<usize> {
+        let at = usize::try_from(offset.checked_sub(self.begin)?).ok()?;
+        (at.checked_add(len)? <= self.filled).then_some(at)
+    }
+
+    fn fill(&mut self, file: &dyn File, offset: u64, wanted: usize) -> Result<()> {
+        // After an error nobody knows what it holds.
+        self.filled = 0;
+        if self.buffer.len() < wanted || self.buffer.len() > wanted.max(READ_AHEAD_BYTES) {
+            self.buffer = vec![0; wanted];
+        }
+        file.read_at(&mut self.buffer[..wanted], offset)?;
+        (self.begin, self.filled) = (offset, wanted);
+        self.read.fetch_add(wanted as u64, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 impl Blocks {
@@ -34,7 +65,8 @@ impl Blocks {
 
     /// In large reads, leaving the cache as it is: for reading everything, front to back. What is read is added to `read`.
     pub(super) fn ahead(file: &Arc<Sstable>, read: Arc<AtomicU64>) -> Blocks {
-        Blocks { file: Arc::clone(file), way: Way::Ahead(Bytes::new(), 0, read), held: None, cost: ReadCost::default() }
+        let ahead = Ahead { buffer: Vec::new(), filled: 0, begin: 0, read };
+        Blocks { file: Arc::clone(file), way: Way::Ahead(ahead), held: None, cost: ReadCost::default() }
     }
 
     pub(super) fn index(&self) -> &Index {
@@ -77,25 +109,19 @@ impl Blocks {
 
     fn read_ahead(&mut self, number: u32) -> Result<Block> {
         let entry = self.file.index.entry(number)?;
-        let Way::Ahead(bytes, begin, read) = &mut self.way else { return Err(Error::NotCached) };
+        let Way::Ahead(ahead) = &mut self.way else { return Err(Error::NotCached) };
         let len = entry.len as usize;
-        let inside = |begin: u64, bytes: &Bytes| {
-            let at = usize::try_from(entry.offset.checked_sub(begin)?).ok()?;
-            bytes.get(at..at.checked_add(len)?).is_some().then_some(at)
-        };
-        let at = match inside(*begin, bytes) {
+        let at = match ahead.place(entry.offset, len) {
             Some(at) => at,
             None => {
                 let left = self.file.index.blocks_end() - entry.offset;
                 let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(READ_AHEAD_BYTES).max(len);
-                *bytes = read_at(&*self.file.file, entry.offset, wanted)?;
-                *begin = entry.offset;
-                read.fetch_add(wanted as u64, Ordering::Relaxed);
+                ahead.fill(&*self.file.file, entry.offset, wanted)?;
                 0
             }
         };
         // A copy, lest a row that somebody keeps holds all that was read with it.
-        self.file.decode_block(Bytes::copy_from_slice(&bytes[at..at + len]), entry.offset)
+        self.file.decode_block(Bytes::copy_from_slice(&ahead.buffer[at..at + len]), entry.offset)
     }
 
     /// Whether block `number` exists and begins within the partition `key`.

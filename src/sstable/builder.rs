@@ -229,15 +229,19 @@ impl Output {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        if !self.buffer.is_empty() && self.buffer.len() + bytes.len() > WRITE_BYTES {
+            self.flush()?;
+        }
         self.buffer.extend_from_slice(bytes);
         self.offset += bytes.len() as u64;
-        if self.buffer.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<()> {
         self.file.write_at(&self.buffer, self.offset - self.buffer.len() as u64)?;
         self.hasher.update(&self.buffer);
         self.buffer.clear();
+        self.buffer.shrink_to(WRITE_BYTES);
         Ok(())
     }
 

@@ -280,10 +280,10 @@ impl Logged<'_> {
         if state.flushed.get(&table).is_some_and(|flushed| end > *flushed) && has_effect(&record.mutation()?)? {
             count(&mut self.early, table, end);
         }
-        if let Some((place, name)) = record.name(self.owner.vnode_bits) {
-            if !state.received.get(&place).is_some_and(|set| set.contains(name)) {
-                count(&mut self.unsaved, place, end);
-            }
+        if let Some((place, name)) = record.name(self.owner.vnode_bits)
+            && !state.received.get(&place).is_some_and(|set| set.contains(name))
+        {
+            count(&mut self.unsaved, place, end);
         }
         Ok(())
     }
