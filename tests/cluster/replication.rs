@@ -9,6 +9,7 @@ use trefoil_proto::v1::{Change, CompactRequest, CompactionRequest, FlushRequest,
 use crate::cluster::Cluster;
 use crate::door::{Door, answer, options, table, timed, write_request};
 use crate::process::{Settings, get};
+use crate::verify::verify;
 use crate::wait::until;
 
 /// Seconds instead of minutes.
@@ -102,6 +103,28 @@ async fn deletions_go_from_every_replica_once_all_have_them() {
     for node in cluster.ids() {
         assert_eq!(cluster.door(node).scan(All).await.unwrap(), [], "node {node}");
     }
+}
+
+/// One replica has purged its deletions, the others have not: what they hold is the same all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_is_gone_from_one_replica_is_no_difference() {
+    let cluster = start().await;
+    write_and_delete(&cluster).await;
+    let door = cluster.door(1);
+    until("node 1 has purged", async || {
+        let asked = CompactRequest { table: table(), nodes: vec![1] };
+        answer(ClusterClient::new(door.channel()).compact(timed(asked)).await).map_err(|error| error.message)?;
+        match file_bytes(&door).await[0] {
+            0 => Ok(()),
+            bytes => Err(format!("{bytes} bytes are left")),
+        }
+    })
+    .await;
+    until("all are equal", async || match verify(&cluster, 2).await {
+        (last, ..) if last.differing_partitions + u64::from(last.vnodes_not_compared) == 0 => Ok(()),
+        (last, differing, _) => Err(format!("{last:?} {differing:?}")),
+    })
+    .await;
 }
 
 /// Nothing goes while a replica is away, since it may hold what was deleted; once it is back and has everything, all goes.

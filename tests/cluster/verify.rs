@@ -11,7 +11,7 @@ use crate::cluster::Cluster;
 use crate::door::{answer, table, timed};
 
 /// What the comparison ends with, and all that it names.
-async fn verify(cluster: &Cluster, by: u32) -> (VerifyProgress, Vec<DifferingPartition>, BTreeSet<u32>) {
+pub async fn verify(cluster: &Cluster, by: u32) -> (VerifyProgress, Vec<DifferingPartition>, BTreeSet<u32>) {
     let mut client = ClusterClient::new(cluster.door(by).channel());
     let asked = VerifyRequest { table: table(), name_at_most: 0 };
     let mut messages = answer(client.verify(timed(asked)).await).unwrap();

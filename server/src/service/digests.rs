@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use tonic::Status;
-use trefoil::model::{NodeId, PartitionKey, Timestamp, Vnode};
+use trefoil::model::{NodeId, PartitionKey, Stamp, Timestamp, Vnode};
 use trefoil::store::digest::{DIGEST_BYTES, DigestPage, DigestRange, PartitionDigest, Summary};
 use trefoil_proto::convert::schema as convert;
 use trefoil_proto::v1;
@@ -28,6 +28,8 @@ pub(super) struct Told {
     /// Where a summary was asked for.
     pub(super) partitions: u64,
     pub(super) digest: Bytes,
+    /// Everything stamped so or before is on every replica of the vnode.
+    pub(super) known_through: Stamp,
     /// Where partitions were asked for.
     pub(super) page: DigestPage,
 }
@@ -61,9 +63,12 @@ impl Control {
         if call.vnode >= bits.count() {
             return Err(Status::invalid_argument(format!("there is no vnode {}", call.vnode)));
         }
+        let vnode = Vnode(call.vnode);
+        let keyspace = self.state().table(table).map(|table| table.keyspace);
+        let known = keyspace.map(|keyspace| self.shared().replication.known_through((keyspace, vnode)));
         let range = DigestRange {
             table,
-            tokens: bits.range(Vnode(call.vnode)),
+            tokens: bits.range(vnode),
             after: (!call.after.is_empty()).then(|| PartitionKey::from_bytes(call.after)),
             now_s: call.now_s,
             purged_before: call.purged_before_us.map(Timestamp),
@@ -79,7 +84,8 @@ impl Control {
             }
         });
         let looked = looked.await.map_err(|error| Status::internal(error.to_string()))?;
-        looked.map_err(|error: trefoil::Error| Status::unavailable(error.to_string()))
+        let answer = looked.map_err(|error: trefoil::Error| Status::unavailable(error.to_string()))?;
+        Ok(v1::DigestAnswer { known_through_us: known.unwrap_or_default().0, ..answer })
     }
 }
 
@@ -131,5 +137,6 @@ fn told(answer: v1::DigestAnswer) -> Result<Told, String> {
         return Err("its partitions are not in order".to_owned());
     }
     let page = DigestPage { partitions, has_more: answer.has_more };
-    Ok(Told { partitions: answer.partitions, digest: answer.digest, page })
+    let known_through = Stamp(answer.known_through_us);
+    Ok(Told { partitions: answer.partitions, digest: answer.digest, known_through, page })
 }

@@ -95,8 +95,15 @@ impl Verified {
             now_s: clock::wall_us().div_euclid(1_000_000),
             ..v1::DigestCall::default()
         };
-        let (nodes, summaries, missing) = self.ask(nodes, &call).await;
-        if summaries.windows(2).all(|pair| pair[0].digest == pair[1].digest) {
+        let (mut nodes, mut summaries, mut missing) = self.ask(nodes, &call).await;
+        call.purged_before_us = self.purged_before(&summaries);
+        if !are_equal(&summaries) && call.purged_before_us.is_some() {
+            // Below it a deletion may be gone from one replica and not yet from another.
+            let (answered, again, silent) = self.ask(nodes, &call).await;
+            (nodes, summaries) = (answered, again);
+            missing.extend(silent);
+        }
+        if are_equal(&summaries) {
             let partitions = summaries.first().map_or(0, |summary| summary.partitions);
             return Found { partitions, missing, nodes, ..Found::default() };
         }
@@ -115,6 +122,12 @@ impl Verified {
         }
         found.missing.extend(missing);
         found
+    }
+
+    /// The timestamps whose deletions any replica may have purged: what one of them knows to be everywhere is so.
+    fn purged_before(&self, told: &[Told]) -> Option<i64> {
+        let known = told.iter().map(|told| told.known_through.0).max().filter(|known| *known > 0)?;
+        known.checked_sub(i64::from(self.table.options.lateness_s) * 1_000_000)
     }
 
     /// Compares partition by partition.
@@ -164,6 +177,10 @@ impl Verified {
         let typed = components.into_iter().zip(self.table.partition_key());
         Ok(typed.map(|(bytes, column)| value::from_bytes(bytes, &column.ty, ValueForm::Typed)).collect())
     }
+}
+
+fn are_equal(summaries: &[Told]) -> bool {
+    summaries.windows(2).all(|pair| pair[0].digest == pair[1].digest)
 }
 
 /// What the client has been told.
