@@ -26,6 +26,7 @@ mod level;
 mod output;
 mod progress;
 mod put;
+mod replication;
 mod report;
 mod ring;
 mod row;
@@ -122,7 +123,7 @@ enum Command {
     /// Write a table to a file
     Export(export::Export),
     /// Show the nodes and what they are doing
-    Status,
+    Status(status::Status),
     /// Show which node owns how much of the ring
     Ring,
     /// Write memtables to files on every node
@@ -195,7 +196,7 @@ impl Command {
             Command::Scan(command) => command.run(global).await,
             Command::Import(command) => command.run(global).await,
             Command::Export(command) => command.run(global).await,
-            Command::Status => status::run(global).await,
+            Command::Status(status) => status.run(global).await,
             Command::Ring => ring::run(global).await,
             Command::Flush(command) => command.run(global).await,
             Command::Compaction(command) => command.run(global).await,

@@ -5,14 +5,33 @@ use trefoil_proto::v1::{Epoch, NodeState, NodeStatus, PeerView, QuarantinedFile,
 
 use super::error::Result;
 use super::output::{Align, bytes};
-use super::{Global, output};
+use super::{Global, output, replication};
 
-/// Shows the nodes and what they are doing.
-pub async fn run(global: &Global) -> Result<()> {
-    let status = global.connect().await?.status().await?;
-    if global.json {
-        return output::line(&as_json(&status).to_string());
+/// What to show.
+#[derive(clap::Args)]
+pub struct Status {
+    /// How the replicas of each keyspace stand, in the place of what the nodes are doing.
+    #[arg(long)]
+    replication: bool,
+}
+
+impl Status {
+    /// Shows the nodes and what they are doing, or how their replicas stand.
+    pub async fn run(self, global: &Global) -> Result<()> {
+        let status = global.connect().await?.status().await?;
+        if global.json {
+            return output::line(&as_json(&status).to_string());
+        }
+        if self.replication {
+            replication::show(&status.nodes)?
+        } else {
+            show(&status)?
+        }
+        status.nodes.iter().flat_map(troubles).try_for_each(|line| output::line(&line))
     }
+}
+
+fn show(status: &StatusResponse) -> Result<()> {
     output::line(&format!(
         "cluster {} ({}), epoch {}, metadata led by {}, told by node {}\n",
         status.cluster_name,
@@ -39,8 +58,7 @@ pub async fn run(global: &Global) -> Result<()> {
         ("hints", Align::Right),
         ("in flight", Align::Right),
     ];
-    output::line(&output::table(&columns, status.nodes.iter().map(cells).collect()))?;
-    status.nodes.iter().flat_map(troubles).try_for_each(|line| output::line(&line))
+    output::line(&output::table(&columns, status.nodes.iter().map(cells).collect()))
 }
 
 fn cells(status: &NodeStatus) -> Vec<String> {
@@ -103,6 +121,7 @@ fn troubles(status: &NodeStatus) -> Vec<String> {
         let PeerView { node, state, reason, for_ms, .. } = peer;
         format!("node {id}: node {node} is {state} for {}: {reason}", duration(*for_ms))
     }));
+    lines.extend(replication::troubles(id, report));
     lines.extend(report.quarantined.iter().map(|file| {
         let runs = file.vnodes.iter().map(|run| match run.last - run.first {
             0 => run.first.to_string(),
@@ -179,6 +198,7 @@ fn node_json(status: &NodeStatus) -> Json {
             "hints_paused": report.hints_paused,
             "peers": report.peers.iter().map(peer_json).collect::<Vec<_>>(),
             "clock_off_us": report.clock_off_us,
+            "replication": replication::as_json(report),
             "log_failure": (!report.log_failure.is_empty()).then_some(&report.log_failure),
             "storage_failure": (!report.storage_failure.is_empty()).then_some(&report.storage_failure),
         })

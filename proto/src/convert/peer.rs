@@ -92,7 +92,7 @@ pub fn replica_page(page: Page, cost: &ModelCost) -> ReplicaPage {
         PageEnd::Complete => None,
         PageEnd::At(at) => Some(position(at)),
     };
-    ReplicaPage { entries: page.entries, end, cost: Some(read_cost(cost)), digest: Bytes::new() }
+    ReplicaPage { entries: page.entries, end, cost: Some(read_cost(cost)), ..ReplicaPage::default() }
 }
 
 /// The wire form of the digest of a replica's answer and of what that has cost.

@@ -41,7 +41,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use trefoil::coordinator::{Distance, ReplicaMask, bit};
 use trefoil::metadata::ClusterState;
-use trefoil::model::{Identity, Keyspace, NodeId, Table};
+use trefoil::model::{Identity, Keyspace, NodeId, ReadCommand, Stamp, Table, Target, Vnode};
 use trefoil::ring::{RegionNumber, Replicas};
 use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_operation::Op as Operation;
@@ -153,6 +153,22 @@ impl Shared {
     /// Whether this node names mutations of these replicas: one that is none of them does not, nor one whose clock is off.
     fn may_coordinate(&self, replicas: &Replicas) -> bool {
         replicas.contains(self.identity.node) && self.peers.own_clock_off().is_none()
+    }
+
+    /// What all replicas of everything that a read asks for have had for a while.
+    fn known_through(&self, command: &ReadCommand) -> Stamp {
+        let state = self.cluster.load();
+        let Some(table) = state.table(command.table) else { return Stamp::default() };
+        let bits = state.ring().vnode_bits();
+        let vnodes = match &command.target {
+            Target::Partition(key) => bits.vnode(key.token()).0..=bits.vnode(key.token()).0,
+            Target::Scan(tokens) => {
+                let first = tokens.after.map_or(0, |after| bits.vnode(after).0);
+                first..=tokens.up_to.map_or(bits.count() - 1, |up_to| bits.vnode(up_to).0)
+            }
+        };
+        let through = |vnode: u32| self.replication.known_through((table.keyspace, Vnode(vnode)));
+        vnodes.map(through).min().unwrap_or_default()
     }
 
     fn own_region(&self, state: &ClusterState) -> RegionNumber {

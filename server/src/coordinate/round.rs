@@ -42,6 +42,8 @@ pub(super) struct Round {
     waiting: Waiting,
     /// When it is to be looked at although nothing has happened.
     pub(super) look_at: Option<Instant>,
+    /// What all replicas had before any of the pages was read, by the least that those say who were asked.
+    known_through: Option<Stamp>,
 }
 
 /// What a replica answers to a read.
@@ -80,6 +82,7 @@ impl Round {
             extra: None,
             waiting: Waiting::Nothing,
             look_at: None,
+            known_through: None,
         }
     }
 
@@ -178,7 +181,8 @@ impl Lane {
         for mutation in mutations {
             let vnode = ring.vnode_bits().vnode(mutation.key.token());
             let placement = ring.placement(vnode);
-            let known_through = self.shared.replication.known_through((session.place.keyspace.id, vnode));
+            let own = self.shared.replication.known_through((session.place.keyspace.id, vnode));
+            let known_through = own.max(round.known_through.unwrap_or_default());
             let kind = RecordKind::Nameless { composer: self.shared.identity.node, known_through };
             let record = CheckedRecord::encode(kind, session.place.keyspace.id, made_at, &mutation);
             if node == self.shared.identity.node {
@@ -208,6 +212,15 @@ impl Lane {
 
     pub(super) fn read_found(self: &Arc<Self>, id: u64, node: NodeId, found: Found, cost: ReadCost) {
         self.read_event(id, Event::Found(node, found, cost));
+    }
+
+    /// What a replica says that all had before it read its page.
+    pub(super) fn read_knows(&self, id: u64, through: Stamp) {
+        if let Some(Op::Read(session)) = self.ops.lock().get(id)
+            && let Some(round) = &mut session.round
+        {
+            round.known_through = Some(round.known_through.map_or(through, |known| known.min(through)));
+        }
     }
 
     pub(super) fn read_failed(self: &Arc<Self>, id: u64, node: NodeId, reason: FailureReason) {

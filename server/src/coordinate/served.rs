@@ -9,7 +9,7 @@ use prost::Message;
 use trefoil::codec::CheckedRecord;
 use trefoil::coordinator::{FailureReason, Unseen, digest};
 use trefoil::hints::delivery::Outcome as HintOutcome;
-use trefoil::model::{ColumnId, Durability, Instant, NodeId, Page, ReadCommand, ReadCost, Target};
+use trefoil::model::{ColumnId, Durability, Instant, NodeId, Page, ReadCommand, ReadCost, Stamp, Target};
 use trefoil_proto::convert::peer as convert;
 use trefoil_proto::v1;
 use trefoil_proto::v1::peer_operation::Op as Operation;
@@ -37,6 +37,8 @@ pub(super) struct Served {
     id: u64,
     /// Of a read the digest is asked for, without what does not show.
     digest: Option<Unseen>,
+    /// Of a read: what all replicas had before it.
+    known_through: Stamp,
 }
 
 /// What a peer asked, and by when.
@@ -102,7 +104,10 @@ impl Served {
     /// The page that was read, or its digest.
     fn read(&self, page: Page, cost: &ReadCost) -> Reply {
         match self.digest.map(|unseen| digest(&page, unseen)) {
-            None => Reply::Page(convert::replica_page(page, cost)),
+            None => {
+                let page = convert::replica_page(page, cost);
+                Reply::Page(v1::ReplicaPage { known_through: self.known_through.0, ..page })
+            }
             Some(Ok(digest)) => Reply::Page(convert::replica_digest(digest, cost)),
             Some(Err(error)) => failed(FailureReason::Storage, error.to_string()),
         }
@@ -117,8 +122,13 @@ impl Lane {
             Some(Operation::Read(read)) => convert::wanted_digest(read),
             _ => None,
         };
-        let served = Served { replies: replies.clone(), id: operation.id, digest };
-        match work(operation.op) {
+        let known_through = Stamp::default();
+        let mut served = Served { replies: replies.clone(), id: operation.id, digest, known_through };
+        let work = work(operation.op);
+        if let (Ok(Work::Read(command)), None) = (&work, &served.digest) {
+            served.known_through = self.shared.known_through(command);
+        }
+        match work {
             Ok(work) => self.try_serve(Asked { peer, placement: operation.placement, deadline, work, served }),
             Err(reply) => refuse(peer, &served, reply),
         }
@@ -314,7 +324,10 @@ impl Lane {
     fn on_page(self: &Arc<Self>, id: u64, peer: NodeId, page: v1::ReplicaPage) {
         let answer = match convert::digest(&page) {
             Ok(Some(digest)) => Ok((Found::Digest(digest), convert::cost(page.cost))),
-            Ok(None) => convert::page(page).map(|(page, cost)| (Found::Page(page), cost)),
+            Ok(None) => {
+                self.read_knows(id, Stamp(page.known_through));
+                convert::page(page).map(|(page, cost)| (Found::Page(page), cost))
+            }
             Err(error) => Err(error),
         };
         match answer {

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::metadata::ClusterState;
-use trefoil::model::{Identity, NodeId, Stamp, Vnode};
+use trefoil::model::{Identity, Instant, NodeId, Stamp, Vnode};
 use trefoil::received::Slice;
 use trefoil::received::exchange::{Arrival, Exchange, SliceStatus, Taken};
 use trefoil::received::report::Report;
@@ -38,7 +38,7 @@ use crate::clock;
 use crate::replica::{Arrivals, Judgement};
 
 use known::Known;
-pub use status::{Other, Summary};
+pub use status::{Other, Summary, age_s};
 pub use task::{Peering, run};
 
 /// How replicas keep each other informed.
@@ -91,6 +91,8 @@ pub struct Replication {
     /// As [`Exchange::published`], for those who only compare.
     published: AtomicI64,
     known: Mutex<Known>,
+    /// When each peer's last report came.
+    heard: Mutex<BTreeMap<NodeId, Instant>>,
     counts: Counts,
 }
 
@@ -120,7 +122,16 @@ impl Replication {
         let published = exchange.published();
         store.close_through(published);
         let (published, exchange) = (AtomicI64::new(published.0), Mutex::new(exchange));
-        Replication { identity, store, settings, exchange, published, known, counts: Counts::default() }
+        Replication {
+            identity,
+            store,
+            settings,
+            exchange,
+            published,
+            known,
+            heard: Mutex::default(),
+            counts: Counts::default(),
+        }
     }
 
     /// What has happened since the start.
@@ -144,6 +155,7 @@ impl Replication {
         match Report::decode(report) {
             Ok(report) => {
                 let number = report.number;
+                self.heard.lock().insert(from, clock::now());
                 if self.exchange.lock().on_report(from, report, clock::now()) == Taken::Gap {
                     tracing::debug!(peer = from.0, ?number, "a report builds on one that is not here");
                 }

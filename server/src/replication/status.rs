@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trefoil::model::{KeyspaceId, NodeId, Stamp, Vnode};
+use trefoil::model::{Instant, KeyspaceId, NodeId, Stamp, Vnode};
 use trefoil::received::exchange::SliceStatus;
 
 use super::Replication;
@@ -20,9 +20,13 @@ pub struct Summary {
     pub vnodes_behind: u64,
     /// How many writes are missing here.
     pub holes: u64,
-    /// The age of what is known to be on all replicas, in seconds, in the worst vnode.
+    /// Vnodes of which nothing is known to be on all replicas.
+    pub unknown: u64,
+    /// Vnodes in which no deletion may go.
+    pub unpurged: u64,
+    /// The age of what is known to be on all replicas, in seconds, in the worst of the other vnodes.
     pub lag_s: f64,
-    /// The age of deletions that may go, in seconds, in the worst vnode.
+    /// The age of deletions that may go, in seconds, in the worst of the other vnodes.
     pub purge_lag_s: f64,
     /// The other replicas.
     pub others: BTreeMap<NodeId, Other>,
@@ -39,6 +43,8 @@ pub struct Other {
     pub silent: u64,
     /// Writes that this node has and the other one lacks.
     pub lacks: u64,
+    /// When its last report came.
+    pub reported: Option<Instant>,
 }
 
 impl Replication {
@@ -52,6 +58,8 @@ impl Replication {
         for summary in summaries.values_mut() {
             summary.worst.sort_by_key(|(_, status)| status.reconciled);
             summary.worst.truncate(WORST_MAX);
+            let heard = self.heard.lock();
+            summary.others.iter_mut().for_each(|(node, other)| other.reported = heard.get(node).copied());
         }
         summaries
     }
@@ -62,6 +70,8 @@ impl Summary {
         self.vnodes += 1;
         self.vnodes_behind += u64::from(status.holes > 0);
         self.holes += status.holes;
+        self.unknown += u64::from(status.reconciled.0 <= 0);
+        self.unpurged += u64::from(status.purged.0 <= 0);
         self.lag_s = self.lag_s.max(age_s(status.reconciled, now_us));
         self.purge_lag_s = self.purge_lag_s.max(age_s(status.purged, now_us));
         for (node, lacks) in &status.lacking {
@@ -75,6 +85,6 @@ impl Summary {
 }
 
 /// Seconds from a stamp to now; 0 where nothing is known yet, since that is no age.
-pub(super) fn age_s(stamp: Stamp, now_us: i64) -> f64 {
+pub fn age_s(stamp: Stamp, now_us: i64) -> f64 {
     if stamp.0 <= 0 { 0.0 } else { now_us.saturating_sub(stamp.0).max(0) as f64 / 1e6 }
 }

@@ -110,6 +110,7 @@ impl Control {
             ..v1::NodeReport::default()
         };
         self.report_hints(&mut report);
+        self.report_replication(&mut report);
         report
     }
 
