@@ -41,7 +41,7 @@ use crate::hints::{Ground, HintSettings, Hints};
 use crate::metadata_log::{MetadataLog, RaftLog, Timing};
 use crate::peer_rpc::PeerRpc;
 use crate::peers::{PeerEvents, PeerService, Peers, ReplyQueue};
-use crate::replica::{CompactionSettings, Completions, Replica, ScrubSettings};
+use crate::replica::{CompactionSettings, Completion, Completions, Replica, ScrubSettings};
 use crate::replication::{self, Peering, Replication, ReplicationSettings};
 use crate::runtime::{LaneRuntime, accept};
 use crate::service;
@@ -191,8 +191,9 @@ impl Node {
         let (naming, incarnation, closed) = start_naming(&ceiling, &store, identity.node, behind).await?;
         let kept = settings.replication.clone();
         let replication = Arc::new(Replication::new(identity, incarnation, closed, store.clone(), kept));
-        let (completions, receivers): (Vec<Completions>, Vec<_>) =
-            (0..settings.lanes).map(|_| mpsc::unbounded_channel()).unzip();
+        // One for each lane, and one for what is found to be missing here.
+        let (completions, mut receivers): (Vec<Completions>, Vec<_>) =
+            (0..=settings.lanes).map(|_| mpsc::unbounded_channel()).unzip();
         let shared = Arc::new(Shared {
             identity,
             cluster: ArcSwap::new(state),
@@ -208,6 +209,7 @@ impl Node {
             incarnation,
         });
         let lanes: Vec<Arc<Lane>> = (0..settings.lanes).map(|number| Lane::new(number, shared.clone())).collect();
+        let found = receivers.pop();
         for ((lane, runtime), receiver) in lanes.iter().zip(&runtimes).zip(receivers) {
             tasks.extend(run_lane(lane, runtime, receiver));
         }
@@ -218,7 +220,7 @@ impl Node {
         let _ = door.lanes.set(lanes.clone()); // Both are set once, here.
         let _ = door.control.set(control.clone());
         let mut node = Node { shared, log, lanes, runtimes, stop_clients, stop_peers, tasks };
-        node.keep_up(ceiling, rpc);
+        node.keep_up(ceiling, rpc, found);
         node.catch_up().await;
         node.serve_clients(open(client_port, "node.client_address", &settings.client_address)?, &control);
         Ok(node)
@@ -230,14 +232,20 @@ impl Node {
     }
 
     /// The tasks that follow the metadata, the peers and the clock.
-    fn keep_up(&mut self, ceiling: Arc<CeilingFile>, rpc: Arc<dyn PeerRpc>) {
+    fn keep_up(
+        &mut self,
+        ceiling: Arc<CeilingFile>,
+        rpc: Arc<dyn PeerRpc>,
+        found: Option<mpsc::UnboundedReceiver<Vec<Completion>>>,
+    ) {
         let runtimes = self.runtimes.iter().map(|runtime| runtime.handle().clone()).collect();
         let follower = Follower::new(self.shared.clone(), self.log.clone(), self.lanes.clone(), runtimes);
         self.tasks.push(tokio::spawn(follower.run()));
         self.tasks.push(tokio::spawn(watch_peers(self.shared.clone(), self.log.clone())));
         self.tasks.push(tokio::spawn(keep_raised(ceiling, self.shared.clone())));
-        if let Some(lane) = self.lanes.first().cloned() {
-            let peering = Peering { shared: self.shared.clone(), lane, rpc };
+        if let (Some(lane), Some(found)) = (self.lanes.first().cloned(), found) {
+            let (found, found_lane) = (tokio::sync::Mutex::new(found), self.lanes.len());
+            let peering = Peering { shared: self.shared.clone(), lane, rpc, found, found_lane };
             self.tasks.push(tokio::spawn(replication::run(peering)));
         }
     }

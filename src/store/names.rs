@@ -108,6 +108,18 @@ impl Names {
         self.sets().get(&slice).is_some_and(|set| set.contains(name))
     }
 
+    /// What may be told of one slice.
+    pub(super) fn of(&mut self, slice: Slice) -> ReceivedSet {
+        self.sets().get(&slice).cloned().unwrap_or_default()
+    }
+
+    /// Names that the manifest has, with the data that they stand for.
+    pub(super) fn adopted(&mut self, slice: Slice, names: &ReceivedSet) {
+        self.sets();
+        self.sets.entry(slice).or_default().union(names);
+        self.grown.insert(slice);
+    }
+
     /// Leaves out the runs that are settled: nothing is left to be said of them.
     pub(super) fn forget(&mut self, slice: Slice, settled: &Floors) {
         self.sets();

@@ -49,6 +49,23 @@ impl Store {
         self.memory.names.lock().has(slice, name)
     }
 
+    /// What is fsynced and inserted of one slice.
+    pub fn received_of(&self, slice: Slice) -> ReceivedSet {
+        self.memory.names.lock().of(slice)
+    }
+
+    /// Adds names whose data came without them: all of it is in the log, durable, or in files. In one edit of the manifest,
+    /// since no record in the log says so.
+    pub fn adopt(&self, slice: Slice, names: &ReceivedSet) -> Result<()> {
+        self.sync()?;
+        let mut manifest = self.manifest.lock();
+        let mut set = self.memory.names.lock().of(slice);
+        set.union(names);
+        manifest.commit(vec![Change::Received(slice.0, slice.1, set)])?;
+        self.memory.names.lock().adopted(slice, names);
+        Ok(())
+    }
+
     /// The received sets that have grown since this was asked before; costs nothing where none has.
     pub fn take_grown(&self) -> Vec<(Slice, ReceivedSet)> {
         self.memory.names.lock().take_grown()

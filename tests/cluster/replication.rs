@@ -87,7 +87,11 @@ async fn all_gone(door: &Door) {
 
 /// A cluster with a table whose deletions may go at once when they may go at all.
 async fn start() -> Cluster {
-    let mut cluster = Cluster::prepare(1, fast());
+    start_with(fast()).await
+}
+
+async fn start_with(settings: Settings) -> Cluster {
+    let mut cluster = Cluster::prepare(1, settings);
     cluster.start_all().await;
     let door = cluster.door(1);
     door.apply("CREATE KEYSPACE app").await.unwrap();
@@ -160,6 +164,49 @@ async fn while_a_replica_is_away_nothing_is_purged_and_nothing_comes_back() {
     for node in cluster.ids() {
         assert_eq!(cluster.door(node).scan(One).await.unwrap(), [], "node {node}");
     }
+}
+
+/// The logs of the others are gone too: whole vnodes are compared, row by row, and what was deleted meanwhile stays deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_was_away_longer_than_every_log_is_made_whole() {
+    let settings = fast();
+    let storage = settings.storage.clone() + "log_kept_mib = 0\n";
+    let mut cluster = start_with(Settings { storage, ..settings }).await;
+    let door = cluster.door(1);
+    for key in 0..10 {
+        door.write(key, key, All).await.unwrap();
+    }
+    cluster.kill(3);
+    cluster.sees_alive(1, &[1, 2].into()).await;
+    for key in 0..20 {
+        match key {
+            0..5 => drop(door.mutate(delete_request(key)).await.unwrap()),
+            _ => drop(door.write(key, 100 + key, Quorum).await.unwrap()),
+        }
+    }
+    until("hints have expired", async || match metric(&cluster, 1, "replication_lag_seconds").await {
+        lag if lag > 12.0 => Ok(()),
+        lag => Err(format!("{lag} s")),
+    })
+    .await;
+    // No log has anything any more: each is closed and begun anew.
+    for node in [1, 2] {
+        cluster.door(node).flush(node).await;
+        cluster.kill(node);
+    }
+    cluster.start_all().await;
+    let right: Vec<(i64, i64)> = (5..20).map(|key| (key, 100 + key)).collect();
+    until("node 3 has what the others have", async || match cluster.door(3).scan(One).await {
+        Ok(rows) if rows == right && metric(&cluster, 3, "replication_holes").await == 0.0 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    assert!(metric(&cluster, 3, "replication_vnodes_compared_total").await > 0.0);
+    until("deletions may go again", async || match metric(&cluster, 1, "replication_lag_seconds").await {
+        lag if lag < 10.0 => Ok(()),
+        lag => Err(format!("{lag} s")),
+    })
+    .await;
 }
 
 /// One small message for each peer and second, and no data is read.

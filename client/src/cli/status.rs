@@ -8,7 +8,7 @@ use super::output::{Align, bytes};
 use super::{Global, output, replication};
 
 /// What to show.
-#[derive(clap::Args)]
+#[derive(Debug, clap::Args)]
 pub struct Status {
     /// How the replicas of each keyspace stand, in the place of what the nodes are doing.
     #[arg(long)]

@@ -12,6 +12,7 @@ const VNODES_TOLD: &str = "trefoil_replication_vnodes_told_total";
 const TOO_LATE: &str = "trefoil_replication_too_late_total";
 const FETCHED: &str = "trefoil_replication_records_fetched_total";
 const COMPARED_BYTES: &str = "trefoil_replication_compared_bytes_total";
+const ADOPTED: &str = "trefoil_replication_vnodes_compared_total";
 const HOLES: &str = "trefoil_replication_holes";
 const VNODES_BEHIND: &str = "trefoil_replication_vnodes_behind";
 const LAG_SECONDS: &str = "trefoil_replication_lag_seconds";
@@ -27,6 +28,7 @@ pub(super) fn look_at(replication: &Replication) {
     show(TOO_LATE, &counts.too_late);
     show(FETCHED, &counts.fetched);
     show(COMPARED_BYTES, &counts.compared_bytes);
+    show(ADOPTED, &counts.adopted);
     let summaries = replication.summaries();
     let sum = |of: fn(&crate::replication::Summary) -> u64| summaries.values().map(of).sum::<u64>() as f64;
     let most = |of: fn(&crate::replication::Summary) -> f64| summaries.values().map(of).fold(0.0, f64::max);
@@ -44,6 +46,7 @@ pub(super) fn describe() {
     describe_counter!(TOO_LATE, "Records that came after this node had promised to take nothing so old");
     describe_counter!(FETCHED, "Records that were missing here and came from another replica's log");
     describe_counter!(COMPARED_BYTES, Unit::Bytes, "Data that was read to compare this replica with another");
+    describe_counter!(ADOPTED, "Vnodes that lacked writes no log had, compared with another replica and made whole");
     describe_gauge!(HOLES, "Writes that other replicas have and this one lacks");
     describe_gauge!(VNODES_BEHIND, "Vnodes of a keyspace in which it lacks any");
     describe_gauge!(LAG_SECONDS, Unit::Seconds, "Age of what is known to be on all replicas, in the worst vnode");

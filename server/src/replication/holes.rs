@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One question at a time for the whole node, and so many bytes in a second. What a replica does not have in its log any more is
-//! asked of the others that told it, and then again after a while.
+//! asked of the others that told it; where none has it the whole vnode is compared (compare.rs), and then again after a while.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use trefoil::model::{Instant, NodeId};
 use trefoil::received::{ReceivedSet, ReceivedSets, Slice};
 use trefoil_proto::v1;
 
+use super::compare::compare;
 use super::task::{Peering, off_runtime};
 use super::{Replication, wanted};
 use crate::clock;
@@ -53,6 +54,8 @@ pub(super) struct Holes {
 #[derive(Default)]
 struct Asked {
     in_vain: BTreeMap<(Slice, NodeId), Instant>,
+    /// Slices that were compared, and may be again only then.
+    compared: BTreeMap<Slice, Instant>,
     bytes: u64,
 }
 
@@ -72,8 +75,25 @@ impl Holes {
                 return;
             }
         }
-        let Some((node, wanted)) = self.question(peering, now) else { return };
-        self.running = Some(tokio::spawn(fetch(peering.clone(), node, wanted, self.asked.clone())));
+        if let Some((node, wanted)) = self.question(peering, now) {
+            self.running = Some(tokio::spawn(fetch(peering.clone(), node, wanted, self.asked.clone())));
+        } else if let Some((slice, node)) = self.in_no_log(peering, now) {
+            self.running = Some(tokio::spawn(compare_one(peering.clone(), slice, node, self.asked.clone())));
+        }
+    }
+
+    /// A slice of which no live replica has in its log what is missing here, with one that has the names.
+    fn in_no_log(&self, peering: &Peering, now: Instant) -> Option<(Slice, NodeId)> {
+        let mut asked = self.asked.lock();
+        asked.compared.retain(|_, until| *until > now);
+        let alive = peering.shared.peers.alive();
+        let exchange = peering.shared.replication.exchange.lock();
+        let behind = exchange.behind(PATIENCE.as_micros() as u64, now);
+        behind.into_iter().filter(|slice| !asked.compared.contains_key(slice)).find_map(|slice| {
+            let holes = exchange.holes(slice);
+            let has = holes.into_iter().filter(|(node, _)| alive.contains(node)).max_by_key(|(_, names)| names.count());
+            has.map(|(node, _)| (slice, node))
+        })
     }
 
     /// Whom to ask for what: the live replica that has most slices with something that is missing here.
@@ -122,10 +142,23 @@ async fn fetch(peering: Arc<Peering>, node: NodeId, wanted: ReceivedSets, asked:
             asked.lock().bytes += records.iter().map(|record| record.len() as u64).sum::<u64>();
             let taken = records.into_iter().filter(|record| peering.lane.take_found(record.clone())).count();
             counts.fetched.fetch_add(taken as u64, Ordering::Relaxed);
+            if taken == 0 {
+                asked.lock().in_vain.extend(wanted.keys().map(|slice| ((*slice, node), again)));
+            }
         }
         Err(reason) => {
             tracing::info!(peer = node.0, reason, "what is missing here could not be fetched; it is tried again")
         }
+    }
+}
+
+async fn compare_one(peering: Arc<Peering>, slice: Slice, node: NodeId, asked: Arc<Mutex<Asked>>) {
+    let (keyspace, vnode) = (slice.0.0, slice.1.0);
+    tracing::warn!(peer = node.0, keyspace, vnode, "no log has what is missing here: the whole vnode is compared");
+    asked.lock().compared.insert(slice, clock::after(AGAIN));
+    match compare(&peering, slice, node).await {
+        Ok(()) => drop(peering.shared.replication.counts().adopted.fetch_add(1, Ordering::Relaxed)),
+        Err(reason) => tracing::warn!(peer = node.0, keyspace, vnode, reason, "it could not be; it is tried again"),
     }
 }
 

@@ -5,6 +5,7 @@
 //!   store ──sets that have grown──► Exchange ──report, once a second──► each peer        task.rs
 //!   peer's report ───────────────►    │ reconciled ─► manifest ─► ten minutes later: purged ─► compaction
 //!   log thread, arrivals ──judge──►   │ holes ─► records by name from whoever has them   holes.rs
+//!                                     │       └► in no log: the whole vnode compared     compare.rs
 //! ```
 //!
 //! The protocol is [`trefoil::received::exchange`]; here are its clock, its peers and its disk. One task on the control runtime
@@ -13,10 +14,13 @@
 //! **Invariant:** what is told to be closed was published before, the store was asked what is on its way after that, and the
 //! sets were taken last.
 
+mod compare;
 mod holes;
 mod known;
 mod status;
 mod task;
+#[cfg(test)]
+mod tests;
 mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +84,8 @@ pub struct Counts {
     pub fetched: AtomicU64,
     /// Bytes that were read to compare data with another replica.
     pub compared_bytes: AtomicU64,
+    /// Vnodes that were made equal to another replica's and have its set since.
+    pub adopted: AtomicU64,
 }
 
 /// What a node knows of its replicas, and what it has promised them.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::MissedTickBehavior;
 use trefoil::metadata::Epoch;
 use trefoil::model::{Instant, Stamp};
@@ -15,6 +16,7 @@ use super::holes::Holes;
 use crate::clock;
 use crate::coordinate::{Lane, Shared};
 use crate::peer_rpc::PeerRpc;
+use crate::replica::Completion;
 
 /// Reports between two looks at what the manifest and the log should know: a minute, by default.
 const REPORTS_PER_SAVE: u64 = 60;
@@ -27,6 +29,10 @@ pub struct Peering {
     pub lane: Arc<Lane>,
     /// For questions to single nodes.
     pub rpc: Arc<dyn PeerRpc>,
+    /// What becomes of what was found to be missing here and is logged.
+    pub found: tokio::sync::Mutex<UnboundedReceiver<Vec<Completion>>>,
+    /// The number under which that comes, behind those of the lanes.
+    pub found_lane: usize,
 }
 
 /// Runs until it is dropped.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message;
 use tonic::Status;
-use trefoil::model::{NodeId, Stamp, Vnode};
+use trefoil::model::{KeyspaceId, NodeId, Stamp, Vnode};
 use trefoil::received::exchange::SliceStatus;
 use trefoil_proto::v1;
 use trefoil_proto::v1::replication_call::Call;
@@ -31,6 +31,18 @@ impl Control {
                 let found = self.shared().replication.found(fetch).await;
                 let found = found.map_err(|error| Status::unavailable(error.to_string()))?;
                 Ok(found.encode_to_vec().into())
+            }
+            Some(Call::Told(told)) => {
+                let slice = (KeyspaceId(told.keyspace), Vnode(told.vnode));
+                let placement = self.state().ring().placement(slice.1);
+                let found = self.shared().replication.told(placement, slice).await;
+                let found = found.map_err(|error| Status::unavailable(error.to_string()))?;
+                Ok(found.encode_to_vec().into())
+            }
+            Some(Call::Page(read)) => {
+                let page = self.shared().replication.page(read).await;
+                let page = page.map_err(|error| Status::unavailable(error.to_string()))?;
+                Ok(page.encode_to_vec().into())
             }
             None => Err(Status::unimplemented("the question is empty or of a later build")),
         }

@@ -1,0 +1,206 @@
+//! A hole that no log can fill: all of one vnode's data is compared with a replica that has the names, and made equal.
+//!
+//! ```text
+//!   their set, and what they knew to be everywhere before      ─► refused here if deletions were purged since then
+//!   every table of the keyspace, page by page, theirs and ours ─► what is missing here is logged, as data without a name
+//!   all of it durable and visible                              ─► their set is adopted, in one edit of the manifest
+//! ```
+//!
+//! **Invariant:** the set was taken before the data was read, so whatever it names is in the data; and it is adopted only once
+//! the last piece of the data is in the log, of every table, under the placement that it began with.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use tokio::sync::mpsc::UnboundedReceiver;
+use trefoil::codec::varint::Reader;
+use trefoil::codec::{CheckedRecord, RecordKind};
+use trefoil::coordinator::read_repair;
+use trefoil::model::{Direction, Durability, Mutation, NodeId, Page, PageEnd, ReadCommand, Stamp, Table, Target};
+use trefoil::received::{ReceivedSet, Slice};
+use trefoil::store::Access;
+use trefoil_proto::convert::peer as convert;
+use trefoil_proto::v1;
+use trefoil_proto::v1::replication_call::Call;
+
+use super::Replication;
+use super::task::{Peering, off_runtime};
+use crate::clock;
+use crate::replica::{Completion, Outcome, Ticket, WriteJob};
+
+/// Size of a page.
+const PAGE_BYTES: u32 = 256 << 10;
+
+/// How long one page may take.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long what is missing may wait for the log.
+const LOG_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Keeps deletions from being purged while data is on its way that may be older.
+struct Pin<'a>(&'a Replication, Slice);
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.0.exchange.lock().unpin(self.1);
+    }
+}
+
+/// Compares one vnode with `node` and adopts its set.
+pub(super) async fn compare(peering: &Peering, slice: Slice, node: NodeId) -> Result<(), String> {
+    let replication = &peering.shared.replication;
+    let placement = || peering.shared.cluster.load().ring().placement(slice.1);
+    let began_with = placement();
+    replication.exchange.lock().pin(slice);
+    let _pin = Pin(replication, slice);
+    let call = Call::Told(v1::ToldSlice { keyspace: slice.0.0, vnode: slice.1.0 });
+    let told = v1::FoundSet::decode(ask(peering, node, call).await?).map_err(|error| error.to_string())?;
+    let names = decode_set(told.names)?;
+    let known_through = Stamp(told.known_through);
+    if told.placement != began_with {
+        return Err("it has another placement".to_owned());
+    }
+    if known_through < replication.exchange.lock().purged(slice) {
+        return Err("deletions are purged here of which it does not know that everybody has had them".to_owned());
+    }
+    let written = Written { peering, slice, known_through };
+    let state = peering.shared.cluster.load_full();
+    for table in state.tables().filter(|table| table.keyspace == slice.0) {
+        written.table(node, table).await?;
+    }
+    if placement() != began_with {
+        return Err("the placement has changed".to_owned());
+    }
+    let store = replication.store.clone();
+    let adopted = off_runtime(move || store.adopt(slice, &names)).await;
+    adopted.ok_or("it was not finished")?.map_err(|error| error.to_string())
+}
+
+async fn ask(peering: &Peering, node: NodeId, call: Call) -> Result<Bytes, String> {
+    let body = Bytes::from(v1::ReplicationCall { call: Some(call) }.encode_to_vec());
+    let answer = peering.rpc.call(node, v1::CallKind::Replication, body, PAGE_TIMEOUT).await;
+    answer.map_err(|error| error.to_string())
+}
+
+fn decode_set(bytes: Bytes) -> Result<ReceivedSet, String> {
+    let mut reader = Reader::new("received set", bytes);
+    let set = ReceivedSet::decode(&mut reader).map_err(|error| error.to_string())?;
+    reader.end().map_err(|error| error.to_string())?;
+    Ok(set)
+}
+
+/// What was missing here and is being written.
+struct Written<'a> {
+    peering: &'a Peering,
+    slice: Slice,
+    known_through: Stamp,
+}
+
+impl Written<'_> {
+    /// Makes one table here have what it has there.
+    async fn table(&self, node: NodeId, table: &Table) -> Result<(), String> {
+        let replication = self.peering.shared.replication.clone();
+        let mut command = ReadCommand {
+            table: table.id,
+            target: Target::Scan(replication.identity.vnode_bits.range(self.slice.1)),
+            slices: Vec::new(),
+            direction: Direction::Forward,
+            after: None,
+            // Nothing counts as expired: what is stored is compared.
+            now_s: 0,
+            limit_rows: u32::MAX,
+            limit_bytes: PAGE_BYTES,
+        };
+        loop {
+            let theirs = self.their_page(node, &command).await?;
+            let (store, asked) = (replication.store.clone(), command.clone());
+            let own = off_runtime(move || store.read(&asked, Access::Disk)).await.ok_or("it was not finished")?;
+            let own = own.map_err(|error| error.to_string())?;
+            let bytes = (theirs.entries.len() + own.entries.len()) as u64;
+            replication.counts.compared_bytes.fetch_add(bytes, Ordering::Relaxed);
+            let merged = read_repair::merge(&command, &[(0, own), (1, theirs)]);
+            let merged = merged.map_err(|_| "a page means nothing".to_owned())?;
+            let missing = merged.differences.into_iter().filter(|difference| difference.replica == 0);
+            for difference in missing {
+                self.write(difference.mutations).await?;
+            }
+            tokio::time::sleep(Duration::from_micros(
+                bytes * 1_000_000 / replication.settings.fetch_bytes_per_s.max(1),
+            ))
+            .await;
+            match merged.end {
+                PageEnd::Complete => return Ok(()),
+                PageEnd::At(position) => command.after = Some(position),
+            }
+        }
+    }
+
+    async fn their_page(&self, node: NodeId, command: &ReadCommand) -> Result<Page, String> {
+        let answer = ask(self.peering, node, Call::Page(convert::read_operation(command))).await?;
+        let page = v1::ReplicaPage::decode(answer).map_err(|error| error.to_string())?;
+        convert::page(page).map(|(page, _)| page).map_err(|error| error.to_string())
+    }
+
+    /// Logs what is missing, and waits until all of it is durable and visible: in a `periodic` table, too, since the set
+    /// that is adopted speaks of it.
+    async fn write(&self, mutations: Vec<Mutation>) -> Result<(), String> {
+        let shared = &self.peering.shared;
+        let composer = shared.identity.node;
+        let kind = RecordKind::Nameless { composer, known_through: self.known_through };
+        let mut completions = self.peering.found.lock().await;
+        let (mut queued, mut refused) = (0, Ok(()));
+        for mutation in mutations {
+            let record = CheckedRecord::encode(kind, self.slice.0, Stamp(clock::wall_us()), &mutation);
+            let ticket = Ticket { lane: self.peering.found_lane, id: 0 };
+            let job = WriteJob { record, durability: Durability::Commit, deadline: clock::after(LOG_PATIENCE), ticket };
+            refused = shared.replica.submit(job).map_err(|(_, text)| text);
+            if refused.is_err() {
+                break;
+            }
+            queued += 1;
+        }
+        wait(&mut completions, queued).await.and(refused)
+    }
+}
+
+async fn wait(completions: &mut UnboundedReceiver<Vec<Completion>>, mut left: u64) -> Result<(), String> {
+    let mut failed = None;
+    while left > 0 {
+        let Some(done) = completions.recv().await else { return Err("the node is stopping".to_owned()) };
+        for Completion { outcome, .. } in done {
+            left = left.saturating_sub(1);
+            if let Outcome::Failed(_, text) = outcome {
+                failed = Some(text);
+            }
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+impl Replication {
+    /// Tells another replica what this one has of a slice, before that one reads it.
+    pub async fn told(self: &Arc<Self>, placement: u64, slice: Slice) -> trefoil::Result<v1::FoundSet> {
+        let known_through = self.known_through(slice).0;
+        let store = self.store.clone();
+        let names = off_runtime(move || store.received_of(slice)).await.unwrap_or_default();
+        let mut bytes = Vec::new();
+        names.encode(&mut bytes);
+        Ok(v1::FoundSet { placement, names: bytes.into(), known_through })
+    }
+
+    /// A page for another replica. What it shows is durable: it may be all that is left of it.
+    pub async fn page(self: &Arc<Self>, read: v1::ReadOperation) -> trefoil::Result<v1::ReplicaPage> {
+        let command = convert::read_command(read)?;
+        let store = self.store.clone();
+        let page = off_runtime(move || {
+            let page = store.read_with_cost(&command, Access::Disk)?;
+            store.sync()?;
+            Ok(page)
+        });
+        let (page, cost) = page.await.unwrap_or(Err(trefoil::Error::Stopped))?;
+        Ok(convert::replica_page(page, &cost))
+    }
+}
