@@ -27,6 +27,24 @@ pub fn describe<'a>(
     text
 }
 
+/// The statements that make `table` in the keyspace of this name, and before it the user-defined types that it is made of.
+pub fn describe_with_types(keyspace: &str, table: &Table) -> String {
+    let mut types: Vec<UserType> = Vec::new();
+    for column in &table.columns {
+        column.ty.any(&mut |ty| {
+            if let Type::User { definition, .. } = ty
+                && !types.iter().any(|known| known.name == definition.name)
+            {
+                types.push(UserType::clone(definition));
+            }
+            false
+        });
+    }
+    let types = made_before_used(types.iter().collect());
+    let types = types.into_iter().map(|definition| describe_type(definition) + "\n");
+    types.collect::<String>() + &describe_table(keyspace, table)
+}
+
 /// Types behind those that they are made of.
 fn made_before_used(mut types: Vec<&UserType>) -> Vec<&UserType> {
     let mut ordered: Vec<&UserType> = Vec::with_capacity(types.len());
@@ -53,7 +71,7 @@ fn describe_type(definition: &UserType) -> String {
 }
 
 /// The statement that makes `table` in the keyspace of this name.
-pub fn describe_table(keyspace: &str, table: &Table) -> String {
+fn describe_table(keyspace: &str, table: &Table) -> String {
     let mut text = format!("CREATE TABLE {}.{} (\n", name(keyspace), name(&table.name));
     for column in &table.columns {
         let suffix = if column.kind == ColumnKind::Static { " STATIC" } else { "" };

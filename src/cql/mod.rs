@@ -15,7 +15,7 @@ mod parser;
 mod table;
 mod types;
 
-pub use describe::{describe, describe_table};
+pub use describe::{describe, describe_with_types};
 pub use parser::parse;
 
 #[cfg(test)]

@@ -166,6 +166,16 @@ CREATE TYPE k.a_person (
 );
 ";
     assert_eq!(describe(&keyspace, [&person, &definition], []), printed);
+
+    // A table by itself says what it is made of first.
+    let of_person = Type::User { definition: Arc::new(person), frozen: true };
+    let made = one_table("CREATE TABLE k.t (a int PRIMARY KEY, v text)");
+    let mut table = table(made);
+    table.columns[1].ty = Type::List { element: Arc::new(of_person), frozen: false };
+    let alone = describe_with_types("k", &table);
+    let types = printed.split_once("\n\n").unwrap().1;
+    assert!(alone.starts_with(types) && alone.contains("v list<frozen<a_person>>"), "{alone}");
+    assert_eq!(parse(&alone).unwrap().len(), 3);
 }
 
 #[test]

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{identity, manifest};
+use crate::model::TableId;
+use crate::snapshot::TableInfo;
 use crate::sstable::SstableMeta;
 use crate::vfs::{Lock, Vfs};
 use crate::{Error, Result};
@@ -43,5 +45,10 @@ impl Stopped {
     /// The files that the manifest lists.
     pub fn files(&self) -> Result<BTreeMap<Uuid, SstableMeta>> {
         manifest::read(&*self.vfs, &self.directory).map(|reading| reading.state.files)
+    }
+
+    /// The tables as the manifest knows them; not those to which nothing was ever written.
+    pub fn tables(&self) -> Result<BTreeMap<TableId, TableInfo>> {
+        manifest::read(&*self.vfs, &self.directory).map(|reading| reading.state.tables)
     }
 }

@@ -249,17 +249,28 @@ fn an_sstable_is_dumped_with_everything_in_it() {
     let both = [lines(0), lines(1)];
     let dumped = both.iter().max_by_key(|lines| lines.len()).unwrap();
     let [head, partition, row, opened, closed] = &dumped[..] else { panic!("{dumped:?}") };
-    assert_eq!(head["columns"][1], json(r#"{"id":2,"type":"int"}"#));
+    assert_eq!(head["columns"][1], json(r#"{"id":2,"name":"n","type":"int"}"#));
+    assert_eq!(head["keys"], "json");
     assert_eq!(head["table"], TABLE.to_string());
     assert_eq!(partition["deletion"], json(r#"{"timestamp":0,"ldt_s":40}"#));
-    assert!(partition["partition"].as_str().unwrap().starts_with("0x") && partition["token"].is_i64());
+    assert!(partition["partition"] == json(r#"{"p":"p"}"#) && partition["token"].is_i64());
+    assert_eq!(row["row"], json(r#"{"c":2}"#));
     assert_eq!(row["marker"], json(r#"{"kind":"live","timestamp":2}"#));
-    let text = r#"{"column":1,"kind":"live","timestamp":2,"type":"text","value":"0x6f6e65"}"#;
+    let text = r#"{"column":1,"kind":"live","timestamp":2,"type":"text","name":"v","value":"one"}"#;
     let int =
-        r#"{"column":2,"expiry_s":1000,"kind":"expiring","timestamp":2,"ttl_s":60,"type":"int","value":"0x00000002"}"#;
+        r#"{"column":2,"expiry_s":1000,"kind":"expiring","timestamp":2,"ttl_s":60,"type":"int","name":"n","value":2}"#;
     assert_eq!(row["cells"], Json::Array(vec![json(text), json(int)]));
     assert_eq!(opened["deletion"], json(r#"{"timestamp":4,"ldt_s":50}"#));
     assert!(closed["deletion"].is_null() && closed["change"].is_string());
+
+    // Without a manifest nobody knows what keys are made of, and what columns are called.
+    let copy = tempfile::tempdir().unwrap();
+    let alone = copy.path().join("alone.sst");
+    std::fs::copy(node.sstable(0), &alone).unwrap();
+    let lines: Vec<Json> = ok(&["sstable", "dump", alone.to_str().unwrap()]).lines().map(json).collect();
+    assert!(lines[0]["keys"] == "hex" && lines[0]["columns"][1]["name"].is_null(), "{}", lines[0]);
+    assert!(lines[1]["partition"].as_str().unwrap().starts_with("0x"), "{}", lines[1]);
+    assert_eq!(lines[2]["cells"][0]["value"], "one");
 
     let whole = ok(&["sstable", "dump", &node.folder("store/data")]);
     assert_eq!(whole.lines().count(), both[0].len() + both[1].len());

@@ -15,7 +15,7 @@ use super::{Global, output};
 /// Looks into SSTables: one file, or every .sst in a directory. Nothing is written. Files of a running node are refused.
 #[derive(Debug, Subcommand)]
 pub enum SstableCommand {
-    /// Print partitions, rows and range deletions as JSON lines; keys and values in hex, since a file has no column names
+    /// Print partitions, rows and range deletions as JSON lines; keys in hex where no manifest beside the file knows the table
     Dump(Target),
     /// Show counts, bounds, sizes and vnodes
     Stats(Target),
@@ -35,8 +35,8 @@ impl SstableCommand {
     /// Does it.
     pub fn run(self, global: &Global) -> Result<()> {
         match self {
-            SstableCommand::Dump(target) => target.each(global, dump::dump),
-            SstableCommand::Stats(target) => target.each(global, |path| stats::show(path, global)),
+            SstableCommand::Dump(target) => target.each(global, |path, sstables| dump::dump(path, &sstables.tables())),
+            SstableCommand::Stats(target) => target.each(global, |path, _| stats::show(path, global)),
             SstableCommand::Verify(target) => verify::run(&Sstables::at(&target.path)?, global),
         }
     }
@@ -44,11 +44,11 @@ impl SstableCommand {
 
 impl Target {
     /// Does something with each file. One that is damaged is named, and the next ones have their turn.
-    fn each(&self, global: &Global, mut show: impl FnMut(&Path) -> Result<()>) -> Result<()> {
+    fn each(&self, global: &Global, mut show: impl FnMut(&Path, &Sstables) -> Result<()>) -> Result<()> {
         let sstables = Sstables::at(&self.path)?;
         let mut faults = 0;
         for path in &sstables.paths {
-            match show(path) {
+            match show(path, &sstables) {
                 Err(Error::Store(error)) => {
                     faults += 1;
                     output::note(&if global.json { stopped::fault(&error).to_string() } else { error.to_string() });

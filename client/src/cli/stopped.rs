@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
-use trefoil::snapshot::{self, Snapshot};
+use trefoil::metadata::decode_table;
+use trefoil::model::{Table, TableId};
+use trefoil::snapshot::{self, Snapshot, TableInfo};
 use trefoil::sstable::{BlockCache, Sstable, SstableMeta};
 use trefoil::store::Stopped;
 use trefoil::vfs::disk::ReadOnlyDiskVfs;
@@ -42,6 +44,14 @@ impl Sstables {
         Ok(store.unwrap_or_else(|| snapshot.map(|file| (file.id, file)).collect()))
     }
 
+    /// What a manifest says of tables; nothing where there is none, or it does not read.
+    pub fn tables(&self) -> BTreeMap<TableId, Table> {
+        let store = self.store.as_ref().and_then(|store| store.tables().ok()).unwrap_or_default();
+        let snapshot = self.snapshot.iter().flat_map(|snapshot| snapshot.tables.iter().map(|info| (info.id, info)));
+        let known = store.iter().map(|(id, info)| (*id, info)).chain(snapshot);
+        known.filter_map(|(id, info)| Some((id, table_of(info).ok()?))).collect()
+    }
+
     /// One file, or every `.sst` in a directory.
     pub fn at(path: &Path) -> Result<Sstables> {
         let path_failed = |source| Error::file("open", path, source);
@@ -63,6 +73,17 @@ impl Sstables {
         }
         Ok(Sstables { paths, store: None, snapshot: None })
     }
+}
+
+/// The table as it is described beside its files. Its definition only names user-defined types, its columns know them.
+pub fn table_of(info: &TableInfo) -> trefoil::Result<Table> {
+    let mut table = decode_table(info.label.definition.clone())?;
+    for column in &mut table.columns {
+        if let Some((_, ty)) = info.columns.iter().find(|(id, _)| *id == column.id) {
+            column.ty = ty.clone();
+        }
+    }
+    Ok(table)
 }
 
 fn list(directory: &Path) -> Result<Vec<PathBuf>> {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use trefoil::codec::EncodedRow;
-use trefoil::metadata::decode_table;
 use trefoil::model::{Direction, Fragment, Merge, PartitionHeader, Stream, Table, TableId};
 use trefoil::snapshot::{self, Snapshot, TableInfo};
 use trefoil::sstable::{FragmentStream, file_name};
@@ -36,7 +35,7 @@ pub struct Export {
     /// The table, as it was called when the snapshot was made
     #[arg(long, value_name = "KS.TABLE")]
     table: TableName,
-    /// Print the statement that makes the table, instead of its rows
+    /// Print the statements that make the table and the types it is made of, instead of its rows
     #[arg(long)]
     schema: bool,
     /// How to write rows
@@ -53,9 +52,9 @@ impl Export {
         let snapshots: Vec<(&Path, Snapshot)> =
             self.directories.iter().map(|path| Ok((path.as_path(), read(path)?))).collect::<Result<_>>()?;
         let info = self.one_table(&snapshots)?;
-        let table = decode_table(info.label.definition.clone())?;
+        let table = stopped::table_of(info)?;
         if self.schema {
-            return output::line(trefoil::cql::describe_table(&info.label.keyspace, &table).trim_end());
+            return output::line(trefoil::cql::describe_with_types(&info.label.keyspace, &table).trim_end());
         }
         let mut sources = Vec::new();
         for (directory, snapshot) in &snapshots {
