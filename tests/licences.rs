@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("BSD-2-Clause", "asks for its notice only"),
     ("BSD-3-Clause", "asks for its notice only, and that no one claims the authors' endorsement"),
     ("ISC", "asks for its notice only"),
+    ("0BSD", "asks for nothing"),
     ("Zlib", "asks that altered sources say so"),
     ("BSL-1.0", "asks for its notice in sources only"),
     ("Unicode-3.0", "tables of characters: asks for its notice only"),

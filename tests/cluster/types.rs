@@ -139,3 +139,80 @@ async fn what_cannot_be_a_column_is_refused_by_name_and_reason() {
         assert!(text.contains(reason), "{columns}: {text}");
     }
 }
+
+fn address(road: &str, number: Option<i64>, zip: Option<&str>) -> Value {
+    let text = |text: &str| Value::Text(text.to_owned());
+    Value::Tuple(vec![Some(text(road)), number.map(Value::Integer), zip.map(text)])
+}
+
+/// Rows written before and after the type has grown, as each node answers them.
+async fn addresses_are_whole(cluster: &Cluster) {
+    for endpoint in cluster.endpoints() {
+        let client = Client::builder([endpoint.clone()]).connect().await.unwrap();
+        let Type::User { definition, .. } =
+            client.table("app.users").await.unwrap().table.column("home").unwrap().ty.clone()
+        else {
+            panic!("it is a user-defined type")
+        };
+        let names: Vec<&str> = definition.fields.iter().map(|field| field.name.as_str()).collect();
+        assert_eq!(names, ["road", "number", "zip"], "by {endpoint}");
+        for (id, zip) in [(1, None), (2, Some("8001"))] {
+            let select = client.select("app.users").key("id", id).consistency(All);
+            let row = select.one().await.unwrap().unwrap();
+            let whole = address("Bahnhof", Some(7), zip);
+            // Of the first row one field was set after the type had grown.
+            let home = if id == 1 { address("Bahnhof", Some(7), Some("3000")) } else { whole.clone() };
+            assert_eq!(row.get::<Value>("home").unwrap(), home, "row {id} by {endpoint}");
+            assert_eq!(row.get::<Value>("past").unwrap(), Value::List(vec![whole.clone(), whole.clone()]));
+            let at = Value::Map(vec![(Value::Text("work".to_owned()), whole)]);
+            assert_eq!(row.get::<Value>("others").unwrap(), at, "row {id} by {endpoint}");
+        }
+    }
+}
+
+/// One node is down while the type grows and a field gets another name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_type_grows_under_everything_that_is_made_of_it() {
+    let mut cluster = Cluster::start(1).await;
+    for statement in [
+        "CREATE TYPE app.address (street text, number int)",
+        "CREATE TYPE app.place (x int, y int)",
+        "CREATE TABLE app.users (id int PRIMARY KEY, home address, past list<frozen<address>>,
+                                 others map<text, frozen<address>>)",
+        "CREATE TABLE app.placed (k frozen<place> PRIMARY KEY, v int)",
+    ] {
+        cluster.door(1).apply(statement).await.unwrap();
+    }
+    let write = async |client: &Client, id: i32, value: Value| {
+        let write = client.insert("app.users").key("id", id).value("home", value.clone());
+        let write = write.value("past", Value::List(vec![value.clone(), value.clone()]));
+        let others = Value::Map(vec![(Value::Text("work".to_owned()), value)]);
+        write.value("others", others).consistency(Quorum).send().await.unwrap();
+    };
+    let client = Client::builder(cluster.endpoints()).connect().await.unwrap();
+    let before = Value::Tuple(vec![Some(Value::Text("Bahnhof".to_owned())), Some(Value::Integer(7))]);
+    write(&client, 1, before).await;
+    client.flush(Some("app.users")).await.unwrap();
+    cluster.kill(2);
+    cluster.door(1).apply("ALTER TYPE app.address ADD zip text").await.unwrap();
+    cluster.door(3).apply("ALTER TYPE app.address RENAME street TO road").await.unwrap();
+    let endpoints = [1, 3].map(|id| cluster.node(id).place.client.to_string());
+    let client = Client::builder(endpoints).connect().await.unwrap();
+    write(&client, 2, address("Bahnhof", Some(7), Some("8001"))).await;
+    let zip = client.update("app.users").key("id", 1).set_element("home", "zip", "3000");
+    zip.consistency(Quorum).send().await.unwrap();
+    cluster.start_one(2).await;
+    addresses_are_whole(&cluster).await;
+    for (statement, reason) in [
+        ("ALTER TYPE app.place ADD z int", "primary key"),
+        ("ALTER TYPE app.address ADD zip text", "zip"),
+        ("DROP TYPE app.address", "users"),
+    ] {
+        let refused = cluster.door(2).apply(statement).await.unwrap_err();
+        assert!(refused.message.contains(reason), "{statement}: {refused:?}");
+    }
+    client.flush(Some("app.users")).await.unwrap();
+    cluster.kill_all();
+    cluster.start_all().await;
+    addresses_are_whole(&cluster).await;
+}

@@ -15,9 +15,10 @@ use trefoil::vfs::memory::MemoryVfs;
 use uuid::Uuid;
 
 use super::files::{LogFile, Logged, Position};
-use super::held::Held;
+use super::held::{Held, News};
 use super::log_store::LogStore;
 use super::machine::Machine;
+use super::propose::Reply;
 use super::types::{self, LogId, Proposal, StorageError, Types, Vote, VoterId};
 use super::wire::{SnapshotMessage, Wire};
 use super::*;
@@ -468,6 +469,61 @@ fn garbage_of_peers_is_an_error_and_never_a_panic() {
             }
         }
     }
+}
+
+/// Damages bytes in every way that is cheap, draws others, and lets a decoder see them: it must return.
+fn garble<T>(whole: &Bytes, decode: impl Fn(Bytes) -> trefoil::Result<T>) {
+    decode(whole.clone()).unwrap();
+    for cut in 0..whole.len() {
+        let _ = decode(whole.slice(..cut));
+    }
+    for at in 0..whole.len() {
+        for flip in [1u8, 0x40, 0x80, 0xff] {
+            let mut flipped = whole.to_vec();
+            flipped[at] ^= flip;
+            let _ = decode(flipped.into());
+        }
+    }
+    let mut state = 11u64;
+    for length in (0..2_000).map(|round| round % 64) {
+        let random = (0..length).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u8 >> (state >> 62)
+        });
+        let _ = decode(random.collect());
+    }
+}
+
+#[test]
+fn whatever_a_peer_sends_is_read_or_refused() {
+    let state = Bytes::from(seed(&[("r", "a"), ("r", "b"), ("r", "c")]).encode());
+    let drop = Bytes::from(Entry::DropKeyspace(DropKeyspace { name: "app".into(), if_exists: true }).encode());
+    for news in [News::Nothing, News::Entries(vec![(7, drop.clone()), (8, drop.clone())]), News::State(state.clone())] {
+        garble(&news.encode(), |bytes| match News::decode(bytes)? {
+            News::Entries(entries) => entries.into_iter().try_for_each(|(_, entry)| Entry::decode(entry).map(|_| ())),
+            News::State(state) => ClusterState::decode(state).map(|_| ()),
+            News::Nothing => Ok(()),
+        });
+    }
+    let epoch = Epoch { generation: 1, index: 300 };
+    let refusal = Refusal::new(Reason::UnknownType, "t", "there is none");
+    for reply in [
+        Reply::Done(epoch, Ok(Applied::Changed)),
+        Reply::Done(epoch, Err(refusal)),
+        Reply::NotLeader(Some(NodeId(3))),
+        Reply::NotNow("later".to_owned()),
+    ] {
+        garble(&reply.encode(), Reply::decode);
+    }
+    garble(&propose::question(WAIT, &drop), propose::read_question);
+    garble(&pull::question(epoch), pull::read_question);
+    let vote = Vote::new_committed(7, VoterId(2));
+    garble(&openraft::raft::VoteRequest::<VoterId>::new(vote, Some(log_id(6, 40))).encode(), |bytes| {
+        openraft::raft::VoteRequest::<VoterId>::decode(bytes)
+    });
+    garble(&openraft::raft::SnapshotResponse::<VoterId>::new(vote).encode(), |bytes| {
+        openraft::raft::SnapshotResponse::<VoterId>::decode(bytes)
+    });
 }
 
 /// The kept bytes of a file of `metadata/`; `TREFOIL_GOLDEN=write` writes them if they are missing.

@@ -65,7 +65,8 @@ proptest! {
         let text = [&ROW[..at], &put, &ROW[(at + cut).min(ROW.len())..]].concat();
         let _ = (object(&text), read_row(&text, &table()), read_key(&text, &table()));
         let scalars = Type::SCALARS.into_iter();
-        for ty in scalars.clone().chain(scalars.map(|ty| list(&ty))) {
+        let made = scalars.clone().flat_map(|ty| [list(&ty), set(&ty), map(&ty, &Type::Text), user(&ty, &Type::Int)]);
+        for ty in scalars.chain(made) {
             for json in [parse(&put), Ok(serde_json::Value::String(put.clone()))].into_iter().flatten() {
                 if let Ok(Some(value)) = read_value(&json, &ty) {
                     let _ = value.encode(&ty);
