@@ -188,6 +188,7 @@ impl Node {
         let store = open_store(vfs.clone(), &settings, identity, &state).await?;
         let ceiling = Arc::new(CeilingFile::new(vfs.clone(), &settings.data_directory));
         let behind = settings.replication.closed_behind;
+        right_time::wait(&*rpc, state.ring(), identity.node).await;
         let (naming, incarnation, closed) = start_naming(&ceiling, &store, identity.node, behind).await?;
         let kept = settings.replication.clone();
         let replication = Arc::new(Replication::new(identity, incarnation, closed, store.clone(), kept));
@@ -475,6 +476,7 @@ impl PeerEvents for LaneDoor {
 
 mod address_book;
 mod catch_up;
+mod right_time;
 mod tasks;
 #[cfg(test)]
 mod tests;

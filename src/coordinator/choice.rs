@@ -9,6 +9,9 @@ const LATE: f64 = 0.97;
 /// How much one answer moves what is known.
 const STEP: f64 = 0.125;
 
+/// What counts for no more than it is, however fast the other answers are.
+const HICCUP_US: f64 = 1_000.0;
+
 /// How fast one replica answers, as of its recent answers: a moving mean, and the time that few of them take longer than.
 ///
 /// The latter rises by `STEP x LATE` of itself with each answer that took longer, and falls by `STEP x (1 - LATE)` with
@@ -28,7 +31,8 @@ impl Speed {
             (self.mean_us, self.late_us) = (elapsed, elapsed);
         }
         self.samples = self.samples.saturating_add(1);
-        self.mean_us += (elapsed - self.mean_us) * STEP;
+        // One that took very long is one hiccup: the mean follows only if others do, too.
+        self.mean_us += (elapsed.min(4.0 * self.mean_us + HICCUP_US) - self.mean_us) * STEP;
         self.late_us *= if elapsed > self.late_us { 1.0 + STEP * LATE } else { 1.0 - STEP * (1.0 - LATE) };
     }
 
@@ -105,6 +109,14 @@ mod tests {
         assert!(speed.late_us().is_some_and(|late| late >= 95_000), "{speed:?}");
         answers().take(2_000).for_each(|elapsed| speed.record(elapsed));
         assert!(speed.usual_us() < 6_000, "{speed:?}");
+    }
+
+    #[test]
+    fn one_hiccup_makes_nobody_slow() {
+        let mut speed = Speed::default();
+        (0..100).for_each(|_| speed.record(100));
+        speed.record(2_000_000);
+        assert!(speed.usual_us() < 400, "{speed:?}");
     }
 
     #[test]

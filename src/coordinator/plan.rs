@@ -25,8 +25,8 @@ pub fn nearest_first(distances: &[Distance], alive: u64, turn: usize) -> Vec<usi
 /// How busy and how fast a replica is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
-    /// What its answers usually take; 0 if that is not known.
-    pub usual_us: u64,
+    /// What its answers usually take, if that is known.
+    pub usual_us: Option<u64>,
     /// What was asked of it and is not answered.
     pub in_flight: u64,
 }
@@ -42,20 +42,45 @@ const BUSY: (u64, u64) = (4, 256);
 pub fn best_first(distances: &[Distance], loads: &[Load], alive: u64, turn: usize) -> Vec<usize> {
     let mut order = nearest_first(distances, alive, turn);
     let is_remote = |replica: usize| distances[replica] == Distance::Remote;
-    let least = |remote: bool, number: fn(&Load) -> u64| {
-        let numbers =
-            order.iter().filter(|replica| is_remote(**replica) == remote).map(|replica| number(&loads[*replica]));
-        numbers.min().unwrap_or(0)
-    };
+    let peers = |remote: bool| order.iter().filter(move |replica| is_remote(**replica) == remote).map(|at| loads[*at]);
     let limits = [false, true].map(|remote| {
-        let usual = least(remote, |load| load.usual_us).saturating_mul(SLOW.0).saturating_add(SLOW.1);
-        let busy = least(remote, |load| load.in_flight).saturating_mul(BUSY.0).saturating_add(BUSY.1);
-        (usual, busy)
+        // Nobody is slower than one of whom nothing is known.
+        let usual = peers(remote).filter_map(|load| load.usual_us).min();
+        let busy = peers(remote).map(|load| load.in_flight).min();
+        let limit = |least: Option<u64>, (times, more)| least.unwrap_or(0).saturating_mul(times).saturating_add(more);
+        (limit(usual, SLOW), limit(busy, BUSY))
     });
     let is_slow = |replica: usize| {
         let (usual, busy) = limits[usize::from(is_remote(replica))];
-        loads[replica].usual_us > usual || loads[replica].in_flight > busy
+        loads[replica].usual_us.is_some_and(|us| us > usual) || loads[replica].in_flight > busy
     };
     order.sort_by_key(|&replica| (is_remote(replica), is_slow(replica)));
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_and_busy_replicas_come_last_within_their_reach() {
+        use Distance::{Own, Region, Remote};
+        let distances = [Own, Region, Region, Remote, Remote];
+        let order = |loads: [(Option<u64>, u64); 5]| {
+            let loads = loads.map(|(usual_us, in_flight)| Load { usual_us, in_flight });
+            best_first(&distances, &loads, 0b11111, 0)
+        };
+        let fast = (Some(300), 3);
+        assert_eq!(order([fast; 5]), [0, 1, 2, 3, 4]);
+        assert_eq!(
+            order([(Some(40_000), 0), (None, 0), (None, 0), fast, fast]),
+            [0, 1, 2, 3, 4],
+            "others are not known"
+        );
+        assert_eq!(order([(Some(40_000), 0), fast, fast, fast, fast]), [1, 2, 0, 3, 4]);
+        assert_eq!(order([fast, (Some(7_000), 3), fast, (Some(90_000), 3), (Some(70_000), 3)]), [0, 2, 1, 3, 4]);
+        assert_eq!(order([fast, (Some(300), 400), fast, (Some(900_000), 3), (Some(70_000), 3)]), [0, 2, 1, 4, 3]);
+        let (all, dead) = ([Load::default(); 5], 0b10110);
+        assert_eq!(best_first(&distances, &all, dead, 0), [1, 2, 4]);
+    }
 }

@@ -16,10 +16,10 @@ pub const HEARTBEAT_US: u64 = 500_000;
 pub const SILENCE_MAX_US: u64 = 3_000_000;
 
 /// A pause that is nothing unusual: a process that waits for its disk or its turn.
-const PAUSE_US: f64 = 1_000_000.0;
+const PAUSE_US: f64 = 1_200_000.0;
 
 /// Even the most regular heartbeats are taken to vary so much.
-const DEVIATION_MIN_US: f64 = 100_000.0;
+const DEVIATION_MIN_US: f64 = 150_000.0;
 
 /// The doubt at which a connection counts as silent.
 const PHI_MAX: f64 = 8.0;

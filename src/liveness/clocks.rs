@@ -44,18 +44,22 @@ impl Offsets {
 
 impl OwnClock {
     /// What is found next, where the others' clocks are so far ahead. More than half of all nodes, this one counted among
-    /// them, must differ from it in the same direction: of two nodes nobody can say which is wrong.
+    /// them, must differ from it in the same direction: of two nodes nobody can say which is wrong. What a majority has
+    /// found stands until a majority finds otherwise: a wrong clock is no better for being alone.
     pub fn judge(self, offsets: &[i64]) -> OwnClock {
-        let limit = if self == OwnClock::Right { OFF_US } else { RIGHT_US };
         let nodes = offsets.len() + 1;
         let is_majority = |count: usize| count * 2 > nodes;
-        let ahead = offsets.iter().filter(|offset| **offset < -limit).count();
-        let behind = offsets.iter().filter(|offset| **offset > limit).count();
-        if !is_majority(ahead) && !is_majority(behind) {
-            return OwnClock::Right;
-        }
         let mut sorted = offsets.to_vec();
         sorted.sort_unstable();
-        OwnClock::Off(sorted[sorted.len() / 2].saturating_neg())
+        let off_us = sorted.get(sorted.len() / 2).map(|median| median.saturating_neg());
+        let ahead = offsets.iter().filter(|offset| **offset < -OFF_US).count();
+        let behind = offsets.iter().filter(|offset| **offset > OFF_US).count();
+        let agree = offsets.iter().filter(|offset| offset.unsigned_abs() <= RIGHT_US as u64).count();
+        match (self, off_us) {
+            (_, Some(off_us)) if is_majority(ahead) || is_majority(behind) => OwnClock::Off(off_us),
+            (OwnClock::Off(_), Some(off_us)) if agree == 0 || !is_majority(agree + 1) => OwnClock::Off(off_us),
+            (OwnClock::Off(off_us), None) => OwnClock::Off(off_us),
+            _ => OwnClock::Right,
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   cluster.rs   some nodes in a temporary directory          process.rs   one of them: its file of settings, its log
 //!   door.rs      requests to one chosen node, never retried   wait.rs      conditions with a deadline; there are no sleeps
-//!   small_disk.rs  a disk that can be filled
+//!   small_disk.rs  a disk that can be filled                  proxy.rs     links that can be cut, one way or both
 //! ```
 //!
 //! The other files are the tests, each named for what it shows. `docs/testing.md` lists them, and how to run them for
@@ -26,10 +26,12 @@ mod guardrails;
 mod hints;
 mod kills;
 mod levels;
+mod liveness;
 mod observed;
 mod overload;
 mod peer_port;
 mod process;
+mod proxy;
 mod repair;
 mod replication;
 mod schema;

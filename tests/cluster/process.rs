@@ -1,6 +1,6 @@
 //! One node as a child process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -71,6 +71,8 @@ pub struct Process {
     child: Option<Child>,
     /// Where its data is, if not in the directory.
     disk: Option<SmallDisk>,
+    /// What its environment has beside that of the test.
+    variables: BTreeMap<String, String>,
 }
 
 impl Place {
@@ -123,7 +125,7 @@ impl Process {
     /// A node that is not started yet, with a directory of its own.
     pub fn new(directory: PathBuf, place: Place, settings: &str) -> Process {
         fs::create_dir_all(&directory).unwrap();
-        let process = Process { place, directory, child: None, disk: None };
+        let process = Process { place, directory, child: None, disk: None, variables: BTreeMap::new() };
         process.configure(settings);
         process
     }
@@ -146,8 +148,14 @@ impl Process {
         assert!(self.child.is_none(), "it runs already");
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).unwrap();
         let program = env!("CARGO_BIN_EXE_trefoild");
-        let command = self.disk.as_ref().map_or_else(|| Command::new(program), |disk| disk.command(program));
+        let mut command = self.disk.as_ref().map_or_else(|| Command::new(program), |disk| disk.command(program));
+        command.envs(&self.variables);
         self.child = Some(serve(command, &self.settings_file(), &log));
+    }
+
+    /// Sets a variable of its environment; counts from the next start on.
+    pub fn set_variable(&mut self, name: &str, value: &str) {
+        self.variables.insert(name.to_owned(), value.to_owned());
     }
 
     /// Puts its data, of which there is none yet, on a disk of so many bytes; the reason where that cannot be.

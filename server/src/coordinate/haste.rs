@@ -63,7 +63,7 @@ impl Lane {
         }
         let links = self.links.read();
         let load = |node: &NodeId| Load {
-            usual_us: haste.speeds.get(node).map_or(0, Speed::usual_us),
+            usual_us: haste.speeds.get(node).map(Speed::usual_us),
             in_flight: links.get(node).map_or(0, |link| link.in_flight()),
         };
         let loads: Vec<Load> = replicas.nodes.iter().map(|replica| load(&replica.node)).collect();

@@ -19,7 +19,7 @@ use trefoil::coordinator::{
     ReadGuards, ReadOp, Requirement, Start,
 };
 use trefoil::model::{
-    Instant, LiveColumns, NodeId, PagePosition, ReadCommand, Slice, Stamp, Target, Token, TokenRange, Vnode,
+    Instant, LiveColumns, NodeId, PagePosition, ReadCommand, Slice, Stamp, Target, Timestamp, Token, TokenRange, Vnode,
 };
 use trefoil::ring::Replicas;
 use trefoil_proto::convert::{answer::Projector, peer as convert, read as parts};
@@ -201,8 +201,9 @@ impl Lane {
         let regions: Vec<u16> = replicas.nodes.iter().map(|replica| replica.region.0).collect();
         let requirement = Requirement::new(session.level, &regions, self.shared.own_region(state).0);
         let order = self.order(state, &replicas, turn);
+        let below = self.purged_below(&session.place, &command.target, run);
         let mut actions = Vec::new();
-        match ReadOp::start(command, requirement, &order, None, &mut actions) {
+        match ReadOp::start(command, requirement, &order, below, &mut actions) {
             Ok(op) => {
                 session.round = Some(Round::new(op, replicas.nodes, replicas.placement, run));
                 let id = self.ops.lock().insert(Op::Stepping);
@@ -214,6 +215,23 @@ impl Lane {
                 None
             }
         }
+    }
+
+    /// Below which timestamps deletions may be gone on some replicas and not yet on others: they make no difference there.
+    fn purged_below(&self, place: &Place, target: &Target, run: Option<TokenRange>) -> Option<Timestamp> {
+        let bits = place.state.ring().vnode_bits();
+        let (first, last) = match (target, run) {
+            (Target::Partition(key), _) => (bits.vnode(key.token()), bits.vnode(key.token())),
+            (Target::Scan(_), run) => {
+                let run = run.unwrap_or(TokenRange::ALL);
+                let first = run.after.map_or(Vnode(0), |after| bits.vnode(Token(after.0.saturating_add(1))));
+                (first, run.up_to.map_or(Vnode(bits.count() - 1), |up_to| bits.vnode(up_to)))
+            }
+        };
+        let known = |vnode| self.shared.replication.known_through((place.keyspace.id, Vnode(vnode)));
+        let through = (first.0..=last.0).map(known).min().filter(|through| *through > Stamp::default())?;
+        let lateness_us = i64::from(place.table.options.lateness_s) * 1_000_000;
+        Some(Timestamp(through.0.saturating_sub(lateness_us)))
     }
 
     /// Answers a page that is not full: enough was done for one request.

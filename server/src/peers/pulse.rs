@@ -44,6 +44,11 @@ impl Pulse {
         }
     }
 
+    /// Whether any of the other side's came.
+    pub fn has_heard(&self) -> bool {
+        self.state.lock().echo_us.is_some()
+    }
+
     /// Takes in one of the other side's.
     pub fn heard(&self, ping: &v1::Ping) -> Heartbeat {
         let (mut state, now) = (self.state.lock(), clock::now());

@@ -105,7 +105,12 @@ async fn serve<E: PeerEvents>(
             message = next_message(&mut messages, outbox) => match message {
                 Ok(Some(message)) => {
                     if let Some(ping) = message.ping {
+                        let is_first = !pulse.has_heard();
                         pulse.heard(&ping);
+                        // The first is answered at once: a node that starts should know soon whether its clock is right.
+                        if is_first && let Ok(hello) = events.hello() {
+                            outbox.ping(pulse.beat(hello.epoch));
+                        }
                         if let Some(epoch) = ping.epoch {
                             events.told(peer, epoch_from_proto(&epoch));
                         }

@@ -89,7 +89,12 @@ impl Rounds {
     /// Promises, and tells every peer that is linked.
     async fn tell(&self) {
         let replication = self.replication().clone();
-        let closable = self.peering.shared.naming.closable();
+        let shared = &self.peering.shared;
+        // By a clock that is off nothing is promised.
+        let closable = match shared.peers.own_clock_off() {
+            None => shared.naming.closable(),
+            Some(_) => Stamp::default(),
+        };
         // The store's lock of the log is not for a runtime to wait for.
         off_runtime(move || replication.close(closable)).await;
         let replication = self.replication();

@@ -107,6 +107,7 @@ impl Control {
             storage_failure: self.shared.storage_failure().unwrap_or_default(),
             peers: self.shared.peers.views().iter().map(peer_view).collect(),
             clock_off_us: self.shared.peers.own_clock_off(),
+            clock_us: clock::wall_us(),
             ..v1::NodeReport::default()
         };
         self.report_hints(&mut report);

@@ -4,6 +4,7 @@
 
 mod asking;
 mod late;
+mod outcomes;
 mod site;
 
 use std::time::Duration;
