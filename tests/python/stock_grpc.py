@@ -1,8 +1,9 @@
 """A client made with nothing but stock grpcio: the proto files say all that is needed.
 
 Generates stubs from proto/, starts a cluster of three nodes with the trefoild that cargo has built, and goes through
-health, reflection, schema, unary writes and reads, the Pipe, and an error whose details are decoded. Ends with exit code
-0 if all of it holds; whatever is missing (Python packages, trefoild) ends it with another.
+health, reflection, schema, unary writes and reads, values of every kind of type and their elements, the Pipe, and an
+error whose details are decoded. Ends with exit code 0 if all of it holds; whatever is missing (Python packages, trefoild)
+ends it with another.
 """
 
 import contextlib
@@ -323,6 +324,110 @@ def check_pipe(channel):
     raise AssertionError("the stream ended before the read was answered")
 
 
+def make_types(channel):
+    """A table with a column of every kind of type. Answers what is written to it, by column."""
+    from trefoil.v1 import schema_pb2, schema_pb2_grpc, types_pb2
+    from trefoil.v1.types_pb2 import Type, Value
+
+    def scalar(name):
+        return Type(scalar=getattr(types_pb2, f"SCALAR_{name}"))
+
+    def items(*values):
+        return Value.Items(items=values)
+
+    place = types_pb2.UserType(
+        keyspace="py",
+        name="place",
+        fields=[
+            types_pb2.UserType.Field(name="street", type=scalar("TEXT")),
+            types_pb2.UserType.Field(name="number", type=scalar("INT")),
+        ],
+    )
+    columns = {
+        "list": (Type(list=scalar("TEXT")), Value(list=items(text("b"), text("a")))),
+        "set": (Type(set=scalar("INT")), Value(set=items(integer(-1), integer(7)))),
+        "map": (
+            Type(map=Type.Map(key=scalar("TEXT"), value=scalar("BIG_INT"))),
+            Value(map=Value.Entries(keys=[text("x")], values=[integer(1 << 40)])),
+        ),
+        "home": (Type(udt="place"), Value(tuple=items(text("Bahnhof"), integer(7)))),
+        "whole": (Type(set=scalar("INT"), frozen=True), Value(set=items(integer(1), integer(2)))),
+        "pair": (
+            Type(tuple=Type.Tuple(elements=[scalar("INT"), scalar("TEXT")])),
+            Value(tuple=items(integer(1), Value(null=Value.Null()))),
+        ),
+        "vector": (
+            Type(vector=Type.Vector(element=scalar("FLOAT"), dimension=2)),
+            Value(tuple=items(Value(float=0.5), Value(float=-0.5))),
+        ),
+        "decimal": (scalar("DECIMAL"), Value(decimal=Value.Decimal(scale=2, unscaled=b"\x04\xd2"))),
+        "duration": (scalar("DURATION"), Value(duration=Value.Duration(months=1, days=2, nanos=3))),
+        "uuid": (scalar("UUID"), Value(uuid=bytes(range(16)))),
+        "inet": (scalar("INET"), Value(inet=bytes([127, 0, 0, 1]))),
+        "blob": (scalar("BLOB"), Value(blob=b"\x00\xff")),
+        "flag": (scalar("BOOLEAN"), Value(boolean=True)),
+        "day": (scalar("DATE"), integer(-1)),
+        "large": (scalar("VAR_INT"), Value(varint=b"\x01" + bytes(20))),
+    }
+    key = schema_pb2.Column(name="k", kind=schema_pb2.COLUMN_KIND_PARTITION_KEY, type=scalar("INT"))
+    regular = [
+        schema_pb2.Column(name=name, kind=schema_pb2.COLUMN_KIND_REGULAR, type=kind)
+        for name, (kind, _) in columns.items()
+    ]
+    made = schema_pb2.Table(keyspace="py", name="things", columns=[key, *regular])
+    stub = schema_pb2_grpc.SchemaStub(channel)
+    for ddl in (
+        schema_pb2.Ddl(create_type=schema_pb2.CreateType(type=place)),
+        schema_pb2.Ddl(create_table=schema_pb2.CreateTable(table=made)),
+    ):
+        answer = stub.Apply(schema_pb2.ApplyRequest(ddl=ddl), timeout=20)
+        assert answer.applied and not answer.nodes_behind, answer
+    return {name: value for name, (_, value) in columns.items()}
+
+
+def check_types(writer, reader):
+    """A value of every kind of type, then single elements, written through one node and read through another."""
+    from trefoil.v1 import data_pb2, data_pb2_grpc, types_pb2
+
+    things = types_pb2.TableRef(keyspace="py", name="things")
+    written = make_types(writer)
+
+    def update(*cells, ttl_s=None):
+        change = data_pb2.Change(update=data_pb2.RowWrite(cells=cells), ttl_s=ttl_s)
+        mutation = data_pb2.Mutation(table=things, partition=[integer(1)], changes=[change])
+        request = data_pb2.MutateRequest(options=options(), mutation=mutation)
+        data_pb2_grpc.DataStub(writer).Mutate(request, timeout=10)
+
+    def row():
+        projection = data_pb2.Projection(with_elements=True)
+        one = data_pb2.Slice(partition=[integer(1)])
+        request = data_pb2.ReadRequest(options=options(), table=things, slice=one, projection=projection)
+        page = data_pb2_grpc.DataStub(reader).Read(request, timeout=10)
+        return {column.name: cell for column, cell in zip(page.columns, page.rows[0].cells)}
+
+    def element(column, path, value):
+        return data_pb2.CellWrite(column=column, set_element=data_pb2.CellWrite.Element(path=path, value=value))
+
+    update(*(data_pb2.CellWrite(column=name, value=value) for name, value in written.items()))
+    for name, cell in row().items():
+        assert cell.value == written[name], (name, cell)
+    more = types_pb2.Value.Items(items=[text("c")])
+    update(data_pb2.CellWrite(column="list", append=types_pb2.Value(list=more)))
+    update(element("map", text("y"), integer(2)), ttl_s=3600)
+    update(element("home", text("number"), integer(8)))
+    update(data_pb2.CellWrite(column="set", delete_element=integer(-1)))
+    changed = row()
+    assert [item.text for item in changed["list"].value.list.items] == ["b", "a", "c"], changed["list"]
+    pairs = zip(changed["map"].value.map.keys, changed["map"].value.map.values)
+    assert {key.text: value.integer for key, value in pairs} == {"x": 1 << 40, "y": 2}, changed["map"]
+    assert [found.ttl_s for found in changed["map"].elements] == [0, 3600], changed["map"]
+    assert changed["home"].value.tuple.items[1].integer == 8, changed["home"]
+    assert [item.integer for item in changed["set"].value.set.items] == [7], changed["set"]
+    # An element of a list is named by its id, which only the answer tells.
+    update(element("list", changed["list"].elements[1].path, text("A")))
+    assert [item.text for item in row()["list"].value.list.items] == ["b", "A", "c"]
+
+
 def check_error(channel):
     """An error's status, and what its details say to a program."""
     from google.rpc import status_pb2
@@ -358,6 +463,7 @@ def main():
             make_schema(channels[0])
             check_unary(channels[1], channels[2])
             check_pipe(channels[2])
+            check_types(channels[0], channels[1])
             check_error(channels[0])
             for channel in channels:
                 channel.close()
