@@ -14,6 +14,9 @@ use std::collections::VecDeque;
 use super::{Hint, Place, Stored};
 use crate::model::Instant;
 
+/// What the smallest hint counts as by the throttle: taking it in costs the node more than its bytes do.
+const COST_LEAST_BYTES: usize = 1 << 10;
+
 /// Bounds of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -21,7 +24,7 @@ pub struct Limits {
     pub window_hints: usize,
     /// Bytes of records in memory at once; a single one may be larger.
     pub window_bytes: usize,
-    /// Bytes of records in a second.
+    /// Bytes of records in a second; each counts as a KiB at least.
     pub bytes_per_s: u64,
     /// Hints older than this are not delivered any more, in microseconds.
     pub kept_us: i64,
@@ -175,7 +178,7 @@ impl Delivery {
             return Step::Wait(None);
         };
         slot.state = State::Sent(hint.clone());
-        self.allowance -= hint.record.len() as i64;
+        self.allowance -= hint.record.len().max(COST_LEAST_BYTES) as i64;
         Step::Send(slot.end, hint)
     }
 
