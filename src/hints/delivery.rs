@@ -17,6 +17,10 @@ use crate::model::Instant;
 /// What the smallest hint counts as by the throttle: taking it in costs the node more than its bytes do.
 const COST_LEAST_BYTES: usize = 1 << 10;
 
+/// How often a hint that comes too late is sent once more: a node that has just come back takes old writes only once another
+/// replica has told it of them.
+const LATE_MAX: u32 = 5;
+
 /// Bounds of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -57,7 +61,7 @@ pub enum Reach {
 pub enum Outcome {
     /// The node has it.
     Acknowledged,
-    /// The node has purged what this might have changed: it comes too late and has no effect.
+    /// It comes too late: the node has purged what this might have changed, or knows no other replica that has it.
     TooLate,
     /// The node can never take it.
     Unacceptable,
@@ -115,6 +119,8 @@ pub struct Delivery {
 struct Slot {
     end: Place,
     state: State,
+    /// How often it came too late.
+    late: u32,
 }
 
 #[derive(Debug)]
@@ -193,7 +199,7 @@ impl Delivery {
                 return;
             }
             self.held_bytes += hint.record.len();
-            self.window.push_back(Slot { end, state: State::Waiting(hint) });
+            self.window.push_back(Slot { end, state: State::Waiting(hint), late: 0 });
         }
         self.advance();
     }
@@ -211,6 +217,11 @@ impl Delivery {
             Outcome::Acknowledged => {
                 self.counts.delivered += 1;
                 self.pause_us = 0;
+            }
+            Outcome::TooLate if slot.late < LATE_MAX => {
+                slot.late += 1;
+                slot.state = State::Waiting(hint);
+                return self.back_off(now);
             }
             Outcome::TooLate => self.counts.too_late += 1,
             Outcome::Unacceptable => self.counts.unacceptable += 1,
@@ -262,7 +273,7 @@ impl Delivery {
     }
 
     fn advance(&mut self) {
-        while let Some(Slot { end, state: State::Done }) = self.window.front() {
+        while let Some(Slot { end, state: State::Done, .. }) = self.window.front() {
             self.acknowledged = *end;
             self.window.pop_front();
         }

@@ -1,6 +1,7 @@
 //! Hints: a node that was away gets what it has missed, without any read or repair; and what the bounds leave out is counted.
 //!
-//! What a node holds itself is read through its own port at ONE.
+//! What a node holds itself is read through its own port at ONE. Replicas tell each other so seldom here that nothing is found
+//! and filled by that.
 
 use trefoil_client::Client;
 use trefoil_proto::v1::Consistency::{self, One, Quorum};
@@ -14,6 +15,15 @@ use crate::cluster::{Cluster, SCHEMA};
 use crate::door::{answer, options, table, timed, value, write_request};
 use crate::process::{Settings, get};
 use crate::wait::until;
+
+/// With hints alone to fill what a node misses.
+fn alone(settings: Settings) -> Settings {
+    Settings { replication: "report_ms = 60000\n".to_owned(), ..settings }
+}
+
+async fn start(settings: Settings) -> Cluster {
+    Cluster::start_with(1, alone(settings)).await
+}
 
 /// The hints that node `keeper` keeps for node `target`, once something was done about them.
 async fn hints(cluster: &Cluster, action: HintsAction, keeper: u32, target: u32) -> Result<TargetHints, String> {
@@ -65,7 +75,7 @@ async fn holds(cluster: &Cluster, id: u32, expected: &[(i64, i64)]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_away_gets_what_it_missed() {
-    let mut cluster = Cluster::start(1).await;
+    let mut cluster = start(Settings::default()).await;
     fill(&cluster, &[1, 2, 3], 0..30, Quorum).await;
     cluster.kill(3);
     cluster.settled().await;
@@ -84,7 +94,7 @@ async fn a_node_that_was_away_gets_what_it_missed() {
 /// those of which the connection breaks at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_dies_in_the_midst_of_writes_gets_them() {
-    let mut cluster = Cluster::start(1).await;
+    let mut cluster = start(Settings::default()).await;
     let door = cluster.door(1);
     let writer = tokio::spawn(async move {
         for key in 0..400 {
@@ -104,7 +114,7 @@ async fn a_node_that_dies_in_the_midst_of_writes_gets_them() {
 /// Hints are on disk: neither the keeper nor the target has to live through it.
 #[tokio::test(flavor = "multi_thread")]
 async fn hints_survive_kills_of_both_sides() {
-    let mut cluster = Cluster::start(1).await;
+    let mut cluster = start(Settings::default()).await;
     cluster.kill(3);
     cluster.settled().await;
     fill(&cluster, &[1], 0..200, Quorum).await;
@@ -123,7 +133,7 @@ async fn hints_survive_kills_of_both_sides() {
 /// The nodes of a cluster that has just been born may not be linked yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_just_born_is_whole() {
-    let mut cluster = Cluster::prepare(1, Settings::default());
+    let mut cluster = Cluster::prepare(1, alone(Settings::default()));
     for id in cluster.ids() {
         cluster.node_mut(id).start();
     }
@@ -141,7 +151,7 @@ async fn a_cluster_just_born_is_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_pauses_and_drops_hints() {
-    let mut cluster = Cluster::start(1).await;
+    let mut cluster = start(Settings::default()).await;
     cluster.kill(3);
     cluster.settled().await;
     fill(&cluster, &[1], 0..50, Quorum).await;
@@ -168,7 +178,7 @@ async fn an_operator_pauses_and_drops_hints() {
 /// Writes for a node that was away when a table was emptied came back after it. The table has a new id since then.
 #[tokio::test(flavor = "multi_thread")]
 async fn b064_hints_from_before_a_truncation_bring_nothing_back() {
-    let mut cluster = Cluster::start(1).await;
+    let mut cluster = start(Settings::default()).await;
     cluster.kill(3);
     cluster.settled().await;
     fill(&cluster, &[1], 0..50, Quorum).await;
@@ -187,7 +197,7 @@ async fn b064_hints_from_before_a_truncation_bring_nothing_back() {
 /// A counter is hinted as the state of a shard: however often it comes, it counts once.
 #[tokio::test(flavor = "multi_thread")]
 async fn additions_are_hinted_and_count_once() {
-    let mut cluster = Cluster::start(1).await;
+    let mut cluster = start(Settings::default()).await;
     let door = cluster.door(1);
     door.apply("DROP TABLE app.kv").await.unwrap();
     door.apply("CREATE TABLE app.kv (k bigint PRIMARY KEY, v counter)").await.unwrap();
@@ -210,7 +220,7 @@ async fn additions_are_hinted_and_count_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bound_that_is_reached_is_told_of_and_leaves_a_hole() {
     let settings = Settings { hints: "mib_per_node = 1\n".to_owned(), ..Settings::default() };
-    let mut cluster = Cluster::start_with(1, settings).await;
+    let mut cluster = start(settings).await;
     cluster.door(1).apply("CREATE TABLE app.large (k bigint PRIMARY KEY, v blob)").await.unwrap();
     cluster.kill(3);
     cluster.settled().await;
@@ -240,7 +250,7 @@ fn large(key: i64, bytes: usize) -> MutateRequest {
 #[tokio::test(flavor = "multi_thread")]
 async fn b119_a_node_that_hangs_costs_others_bounded_memory() {
     const ROUND: i64 = 1_200;
-    let cluster = Cluster::start(1).await;
+    let cluster = start(Settings::default()).await;
     cluster.door(1).apply("CREATE TABLE app.large (k bigint PRIMARY KEY, v blob)").await.unwrap();
     let write = async |keys: std::ops::Range<i64>| {
         let mut writers = tokio::task::JoinSet::new();
