@@ -33,6 +33,12 @@ impl Cluster {
         Cluster::start_with(nodes_per_zone, Settings::default()).await
     }
 
+    /// The same, with nodes that tell each other so seldom what they have that nothing is found and filled by that.
+    pub async fn start_taciturn() -> Cluster {
+        let replication = "report_ms = 60000\n".to_owned();
+        Cluster::start_with(1, Settings { replication, ..Settings::default() }).await
+    }
+
     /// The same with settings.
     pub async fn start_with(nodes_per_zone: usize, settings: Settings) -> Cluster {
         let mut cluster = Cluster::prepare(nodes_per_zone, settings);

@@ -83,7 +83,7 @@ async fn read(cluster: &Cluster, node: u32, level: Consistency) -> [Option<Value
 }
 
 async fn start() -> Cluster {
-    let cluster = Cluster::start(1).await;
+    let cluster = Cluster::start_taciturn().await;
     cluster.door(1).apply(TABLE).await.unwrap();
     cluster
 }

@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 /// outlives the replica it came from.
 #[tokio::test(flavor = "multi_thread")]
 async fn quorum_reads_never_go_back_in_time() {
-    let mut cluster = Cluster::start(1).await;
+    let mut cluster = Cluster::start_taciturn().await;
     cluster.pause_hints().await;
     const KEYS: std::ops::Range<i64> = 0..20;
     for key in KEYS {
@@ -51,7 +51,7 @@ async fn quorum_reads_never_go_back_in_time() {
 /// A scan mends what it passes, like a read of one key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scan_at_all_mends_a_replica_that_was_down() {
-    let mut cluster = Cluster::start(1).await;
+    let mut cluster = Cluster::start_taciturn().await;
     cluster.pause_hints().await;
     cluster.kill(3);
     cluster.settled().await;
