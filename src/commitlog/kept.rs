@@ -61,6 +61,11 @@ impl CommitLog {
         self.discard_unwanted()
     }
 
+    /// Lets go what is kept for others only: the room is needed.
+    pub fn give_up_kept(&mut self) -> Result<()> {
+        self.discard(|_, _| false)
+    }
+
     /// Bytes of the segments that are kept for others only.
     pub fn kept_bytes(&self) -> u64 {
         let kept = self.sealed.iter().take_while(|sealed| sealed.number < self.released.segment);

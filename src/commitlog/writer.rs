@@ -159,9 +159,14 @@ impl CommitLog {
 
     /// Recycles what neither replay nor anybody else needs.
     pub(super) fn discard_unwanted(&mut self) -> Result<()> {
+        self.discard(CommitLog::is_kept)
+    }
+
+    /// Recycles what replay does not need, oldest first, up to the first that is to stay.
+    pub(super) fn discard(&mut self, stays: impl Fn(&CommitLog, &Sealed) -> bool) -> Result<()> {
         while let Some(oldest) = self.sealed.front()
             && oldest.number < self.released.segment
-            && !self.is_kept(oldest)
+            && !stays(self, oldest)
         {
             // One by one, oldest first and each durable before the next: a power loss must leave no gap.
             self.spares.give(&self.path(oldest.number))?;

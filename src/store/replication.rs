@@ -106,6 +106,12 @@ impl Store {
         self.log.lock().held_everywhere(everywhere)
     }
 
+    /// Lets go the log that is kept for others only: the disk is full, and whoever lacks names in it can be made whole
+    /// without.
+    pub fn give_up_kept_log(&self) -> Result<()> {
+        self.log.lock().give_up_kept()
+    }
+
     /// Finds out what one segment from before the start holds; whether there was one to be read. Blocks.
     pub fn read_kept_log(&self) -> Result<bool> {
         let unread = self.log.lock().unread();

@@ -117,6 +117,14 @@ pub(super) fn start(
 }
 
 pub(super) fn flush(background: &Background, store: &Store) -> Result<(), Error> {
+    let flushed = flush_all(background, store);
+    if flushed.as_ref().is_err_and(Error::is_disk_full) {
+        store.give_up_kept_log()?;
+    }
+    flushed
+}
+
+fn flush_all(background: &Background, store: &Store) -> Result<(), Error> {
     // Where there is no room for a segment there may be some for a file, which lets segments go.
     let prepared = store.prepare_log();
     // Where too many files wait to be compacted, writers must: memtables fill up, and then they are told so.

@@ -89,6 +89,16 @@ fn log_beyond_its_bound_goes_though_a_replica_lacks_names_in_it() {
 }
 
 #[test]
+fn on_a_full_disk_kept_log_goes_first() {
+    let mut node = keeping(1 << 20);
+    filled(&mut node);
+    assert!(node.store.status().log_kept_bytes > 0);
+    node.store.give_up_kept_log().unwrap();
+    assert_eq!(node.store.status().log_kept_bytes, 0);
+    assert!(!node.checked().scan(TABLE).is_empty());
+}
+
+#[test]
 fn kept_log_asks_for_no_flush() {
     let mut node = keeping(1 << 30);
     for _ in 0..60 {
