@@ -10,7 +10,7 @@ use super::blocks::Blocks;
 use super::filter::Known;
 use super::format::HEADER_BYTES;
 use super::order::Order;
-use super::reader::{Sstable, read_at};
+use super::reader::Sstable;
 use super::stats::Stats;
 use super::vnodes::VnodeBuilder;
 use crate::Result;
@@ -36,10 +36,13 @@ impl Sstable {
     /// read, in bytes; its error ends it.
     pub fn verify_hash(&self, hash: &[u8; 32], mut go_on: impl FnMut(u64) -> Result<()>) -> Result<()> {
         let mut hasher = Sha256::new();
-        let mut at = 0;
+        let piece = |at: u64| usize::try_from(self.bytes - at).unwrap_or(usize::MAX).min(READ_AHEAD_BYTES);
+        // One buffer for the whole file, as in `Blocks::ahead`.
+        let (mut buffer, mut at) = (vec![0; piece(0)], 0);
         while at < self.bytes {
-            let len = usize::try_from(self.bytes - at).unwrap_or(usize::MAX).min(READ_AHEAD_BYTES);
-            hasher.update(read_at(&*self.file, at, len)?);
+            let len = piece(at);
+            self.file.read_at(&mut buffer[..len], at)?;
+            hasher.update(&buffer[..len]);
             at += len as u64;
             go_on(len as u64)?;
         }
