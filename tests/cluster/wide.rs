@@ -120,7 +120,10 @@ impl Measured {
     async fn write_group(&self, request: MutateRequest) {
         until("the group is written", async || match self.door.mutate(request.clone()).await {
             Err(error) if error.status_code() == Code::ResourceExhausted => Err(error.message),
-            written => Ok(drop(written.unwrap())),
+            written => {
+                written.unwrap();
+                Ok(())
+            }
         })
         .await;
     }

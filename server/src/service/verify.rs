@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,9 +204,9 @@ impl Progress {
         }
         self.left_to_name -= progress.differing.len();
         for (node, reason) in found.missing {
-            if !self.missing.contains_key(&node) {
+            if let Entry::Vacant(entry) = self.missing.entry(node) {
                 progress.not_compared.push(v1::NotCompared { node: node.0, reason: reason.clone() });
-                self.missing.insert(node, reason);
+                entry.insert(reason);
             }
         }
         Ok(progress)
