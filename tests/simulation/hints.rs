@@ -40,6 +40,8 @@ pub struct HintsFor {
     reach: Reach,
     /// Those sent, and until when an answer is waited for.
     sent: BTreeMap<Place, u64>,
+    /// Those sent of which it is not known what became, and when they are too old.
+    undecided: BTreeMap<Place, i64>,
 }
 
 impl HintsFor {
@@ -54,7 +56,7 @@ impl HintsFor {
         };
         let log = HintLog::open(vfs, options)?;
         let delivery = Delivery::new(LIMITS, log.acknowledged());
-        Ok(HintsFor { log, delivery, reach: Reach::Away, sent: BTreeMap::new() })
+        Ok(HintsFor { log, delivery, reach: Reach::Away, sent: BTreeMap::new(), undecided: BTreeMap::new() })
     }
 
     pub fn is_drained(&self) -> bool {
@@ -63,6 +65,9 @@ impl HintsFor {
 
     fn outcome(&mut self, place: Place, outcome: Outcome, now: Instant) {
         if self.sent.remove(&place).is_some() {
+            if !matches!(outcome, Outcome::Lost | Outcome::NotNow) {
+                self.undecided.remove(&place);
+            }
             self.delivery.outcome(place, outcome, now);
         }
     }
@@ -105,7 +110,7 @@ impl Node {
         let (now_us, now) = (sim.now_us, Now { instant: Instant(sim.now_us), wall_us: self.wall_us(sim) });
         let own = self.id();
         let process = self.running();
-        let mut letters = Vec::new();
+        let (mut letters, mut forgotten) = (Vec::new(), None);
         for (node, target) in &mut process.hints {
             let is_reached = *node == own || process.liveness.is_alive(*node, now.instant);
             let reach = if is_reached { Reach::Alive } else { Reach::Away };
@@ -120,6 +125,7 @@ impl Node {
                     Step::Wait(_) => break,
                     Step::Send(place, hint) => {
                         target.sent.insert(place, now_us + TIMEOUT_US);
+                        target.undecided.insert(place, hint.written_at_us + LIMITS.kept_us);
                         letters.push((*node, place, hint));
                     }
                     Step::Load(from, bytes) => match target.log.load(from, bytes) {
@@ -129,9 +135,16 @@ impl Node {
                     },
                 }
             }
-            let _ = target.log.acknowledge(target.delivery.acknowledged());
+            let through = target.delivery.acknowledged();
+            let done = target.undecided.range(..=through).find(|(_, until)| **until >= now.wall_us);
+            forgotten = forgotten.or(done.map(|(place, _)| (*node, *place)));
+            target.undecided.retain(|place, _| *place > through);
+            let _ = target.log.acknowledge(through);
             let _ = target.log.sync();
             let _ = target.log.save();
+        }
+        if let Some((node, place)) = forgotten {
+            sim.fail(format!("n{} takes a hint for {node} at {place:?} for delivered", self.at));
         }
         for (node, place, hint) in letters {
             sim.note(|| format!("n{} delivers a hint to {node}, {place:?}", self.at));

@@ -48,9 +48,9 @@ mod workload;
 mod write;
 
 /// Seeds when nobody says otherwise.
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 10;
 
-/// What any dozen of seeds must have met, or they show little.
+/// What any ten seeds must have met, or they show little.
 const REACHED: [&str; 16] = [
     "writes acknowledged",
     "writes unknown",
@@ -120,10 +120,8 @@ fn seeds() {
 /// A history that cannot be repeated cannot be understood.
 #[test]
 fn a_seed_is_one_history() {
-    for seed in [1, 2] {
-        let (first, second) = (attempt(seed, false), attempt(seed, true));
-        assert_eq!((first.events, first.hash), (second.events, second.hash), "seed {seed}");
-    }
+    let (first, second) = (attempt(1, false), attempt(1, true));
+    assert_eq!((first.events, first.hash), (second.events, second.hash));
 }
 
 /// Runs one seed and tells what happened.
