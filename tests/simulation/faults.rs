@@ -170,16 +170,19 @@ impl Cluster {
         let most = *self.sim.random.pick(&[200_000, 2_000_000, 20_000_000]);
         let delay = self.sim.delay(50_000, most);
         self.sim.after(delay, Event::Start { node });
-        // Meanwhile somebody may set its clock.
-        if self.sim.random.one_in(4) {
-            let by_us = self.sim.random.between(-400_000, 400_000);
-            self.nodes[node].skew_us = by_us;
+        // Meanwhile somebody may set its clock; far off it is for a while only.
+        if self.sim.random.one_in(3) {
+            let far = if self.sim.random.one_in(3) { -4_000_000 } else { -400_000 };
+            self.nodes[node].skew_us = self.sim.random.between(far, 400_000);
+            let right = self.sim.random.between(-200_000, 200_000);
+            self.sim.after(delay + 8_000_000, Event::Fault(Fault::Step(node, right)));
         }
     }
 
     /// Everything that is broken comes right.
     pub fn heal(&mut self) {
         self.sim.network.mend_all();
+        self.sim.network.strays = 0;
         for node in 0..self.nodes.len() {
             if self.nodes[node].is_failing {
                 self.lose_power(node);

@@ -6,7 +6,7 @@ use trefoil::codec::{CheckedRecord, Record, RecordKind};
 use trefoil::commitlog::Position;
 use trefoil::coordinator::FailureReason;
 use trefoil::hints::Place;
-use trefoil::model::Durability;
+use trefoil::model::{Durability, Stamp};
 
 use super::event::{Message, Timer};
 use super::node::{Node, Reply, refusal};
@@ -100,6 +100,7 @@ impl Node {
                 }
             }
             Err(Error::Busy { .. }) => {
+                process.store.cancel_append();
                 process.log.queue = jobs;
                 let _ = process.store.flush_next();
                 process.log.is_awake = false;
@@ -123,8 +124,10 @@ impl Node {
         };
         let decoded: Vec<_> = jobs.into_iter().map(decode).collect();
         let named = decoded.iter().filter(|(_, record, _)| matches!(record.kind, RecordKind::Named(_)));
-        if let Some(lowest) = named.map(|(_, record, _)| record.stamp).min() {
-            self.running().store.begin_append(lowest);
+        let lowest = named.map(|(_, record, _)| record.stamp).min();
+        let is_group = !decoded.is_empty();
+        if is_group {
+            self.running().store.begin_append(lowest.unwrap_or(Stamp(i64::MAX)));
         }
         let mut admitted = Vec::new();
         for (job, record, slice) in decoded {
@@ -136,6 +139,9 @@ impl Node {
                     self.done(sim, job.ticket, Err(reason));
                 }
             }
+        }
+        if is_group && admitted.is_empty() {
+            self.running().store.cancel_append();
         }
         admitted
     }

@@ -36,8 +36,13 @@ pub struct Network {
     pub slowness: Vec<u64>,
     /// Of a thousand messages so many are lost, doubled, or delivered out of order.
     pub unruly: u64,
+    /// Of ten thousand messages so many come once more, long after whatever they were sent over is gone.
+    pub strays: u64,
     latency_us: u64,
 }
+
+/// The generation of a message that arrives over whatever there is.
+pub const STRAY: u64 = u64::MAX;
 
 /// When a message arrives; twice if it is doubled, never if it is lost.
 pub type Arrivals = [Option<u64>; 2];
@@ -54,6 +59,7 @@ impl Network {
             regions,
             slowness: vec![1; nodes],
             unruly: 0,
+            strays: 0,
             latency_us,
         }
     }
@@ -89,8 +95,16 @@ impl Network {
         Some((generation, [Some(wire.last_us), None]))
     }
 
+    /// When a copy of a message comes that nobody expects any more.
+    pub fn stray(&self, now_us: u64, random: &mut Random) -> Option<u64> {
+        (random.below(10_000) < self.strays).then(|| now_us + 10_000_000 + random.below(140_000_000))
+    }
+
     /// Whether a message of this generation is still heard by `to`.
     pub fn is_heard(&mut self, from: usize, to: usize, generation: u64) -> bool {
+        if generation == STRAY {
+            return true;
+        }
         let (connection, side) = self.connection(to, from);
         connection.generation == generation && connection.is_open[side]
     }

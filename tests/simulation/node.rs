@@ -26,6 +26,7 @@ use uuid::Uuid;
 use super::event::{Event, Message, Timer};
 use super::hints::{self, HintsFor};
 use super::log::{Job, Log, Ticket};
+use super::network::STRAY;
 use super::read::ReadSession;
 use super::replication::{self, SAVE_US};
 use super::scheduler::{EPOCH_US, Sim};
@@ -362,6 +363,9 @@ impl Node {
         let (from, now_us) = (self.at, sim.now_us);
         let sent = sim.network.send(from, to, now_us, &mut sim.random);
         let (generation, arrivals) = sent.ok_or(FailureReason::Disconnected)?;
+        if let Some(at_us) = sim.network.stray(now_us, &mut sim.random) {
+            sim.at(at_us, Event::Deliver { from, to, generation: STRAY, message: message.clone() });
+        }
         for at_us in arrivals.into_iter().flatten() {
             sim.at(at_us, Event::Deliver { from, to, generation, message: message.clone() });
         }

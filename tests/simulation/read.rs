@@ -20,6 +20,7 @@ use super::node::{Node, Op, Reply, is_at};
 use super::scheduler::Sim;
 use super::schema::{VALUE, written_by};
 use super::shape::place_of;
+use super::workload::required;
 use super::write::TIMEOUT_US;
 
 /// Answers that have not come by then are late.
@@ -162,7 +163,7 @@ impl Node {
             limit_bytes: session.read.page_bytes,
         });
         let requirement = self.requirement(sim, &replicas, session.level);
-        let required = requirement.required() as usize;
+        let required = required(&sim.shape, session.read.table, session.level, self.at);
         let distances: Vec<Distance> = replicas.nodes.iter().map(|replica| self.distance(sim, replica)).collect();
         let turn = sim.random.below(8) as usize;
         let order = nearest_first(&distances, self.alive(sim, &replicas), turn);

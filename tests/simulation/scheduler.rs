@@ -38,7 +38,8 @@ pub struct Sim {
 
 impl Sim {
     pub fn new(seed: u64, shape: Shape, random: Random, is_traced: bool) -> Sim {
-        let network = Network::new(shape.regions.clone(), shape.latency_us);
+        let mut network = Network::new(shape.regions.clone(), shape.latency_us);
+        network.strays = shape.strays;
         let history = History::new(&shape.schema, shape.copies());
         Sim {
             now_us: 0,

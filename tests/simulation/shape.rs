@@ -19,6 +19,8 @@ pub struct Shape {
     pub latency_us: u64,
     /// The longest that a sync of a file takes.
     pub sync_us: u64,
+    /// Of ten thousand messages so many come again when nobody expects them any more.
+    pub strays: u64,
     pub clients: usize,
     /// How long a client rests between two requests, on average.
     pub rest_us: u64,
@@ -46,6 +48,7 @@ impl Shape {
             zones: places.iter().map(|(_, zone)| *zone).collect(),
             latency_us: *random.pick(&[100, 500, 2_000]),
             sync_us: *random.pick(&[200, 2_000, 20_000]),
+            strays: *random.pick(&[0, 10, 50]),
             clients: 4,
             rest_us: *random.pick(&[150_000, 400_000, 800_000]),
             calm_us: (!random.one_in(20)).then(|| *random.pick(&[4_000_000, 10_000_000, 30_000_000])),

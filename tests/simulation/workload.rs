@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use trefoil::coordinator::Consistency;
-use trefoil::model::{Direction, Stamp};
+use trefoil::model::{Direction, Stamp, Vnode};
 
 use super::event::{Answer, Event, Read, ReadTarget, Request};
 use super::history::{Change, Expected, Kind};
 use super::random::Random;
 use super::scheduler::Sim;
 use super::schema::{LATENESS_S, PARTITIONS, ROWS};
-use super::shape::place_of;
+use super::shape::{Shape, place_of};
 
 /// A client waits no longer; longer than any coordinator takes.
 const PATIENCE_US: u64 = 8_000_000;
@@ -100,7 +100,7 @@ impl Workload {
         let key = sim.shape.schema.partition(change.partition);
         let replicas = sim.shape.ring.replicas(&table.keyspace, key.token());
         let coordinator = place_of(sim.random.pick(&replicas.nodes).node);
-        let required = required(sim, change.table, level, coordinator);
+        let required = required(&sim.shape, change.table, level, coordinator);
         let write = sim.history.begin_write(change);
         let observed = self.observed(sim, client);
         let request = Request::Write { write, level, observed };
@@ -115,7 +115,7 @@ impl Workload {
         };
         // Its pages may come from coordinators in any region: the least that any of them asks.
         let nodes = 0..sim.shape.nodes();
-        let least = nodes.map(|node| required(sim, read.table, level, node)).min().unwrap_or(1);
+        let least = nodes.map(|node| required(&sim.shape, read.table, level, node)).min().unwrap_or(1);
         let expected = sim.history.expect(read.table, partitions, rows, least, sim.now_us);
         let what = What::Read { read, expected, shown: Vec::new(), now_s: None };
         self.next_page(sim, client, level, what, Bytes::new(), sim.now_us);
@@ -199,12 +199,20 @@ impl Workload {
     }
 }
 
-/// How many replicas a level takes, for a coordinator in the region of `node`.
-fn required(sim: &Sim, table: usize, level: Consistency, node: usize) -> usize {
-    let keyspace = &sim.shape.schema.tables[table].keyspace;
-    let replicas = sim.shape.ring.replicas_of(keyspace, trefoil::model::Vnode(0));
-    let regions: Vec<u16> = replicas.nodes.iter().map(|replica| replica.region.0).collect();
-    trefoil::coordinator::Requirement::new(level, &regions, sim.shape.regions[node]).required() as usize
+/// How many replicas a level takes, for a coordinator in the region of `node`: said once more, not asked of the core.
+pub fn required(shape: &Shape, table: usize, level: Consistency, node: usize) -> usize {
+    let replicas = shape.ring.replicas_of(&shape.schema.tables[table].keyspace, Vnode(0)).nodes;
+    let in_region = |region: u16| replicas.iter().filter(|replica| replica.region.0 == region).count();
+    let quorum = |count: usize| if count == 0 { 0 } else { count / 2 + 1 };
+    match level {
+        Consistency::One | Consistency::LocalOne => 1,
+        Consistency::Two => 2,
+        Consistency::Three => 3,
+        Consistency::Quorum => quorum(replicas.len()),
+        Consistency::All => replicas.len(),
+        Consistency::LocalQuorum => quorum(in_region(shape.regions[node])).max(1),
+        Consistency::EachQuorum => (0..2).map(|region| quorum(in_region(region))).sum(),
+    }
 }
 
 fn draw_read(random: &mut Random, taste: Taste, tables: usize) -> Read {
