@@ -14,6 +14,7 @@
 mod bad_requests;
 mod bad_starts;
 mod basics;
+mod chaos;
 mod cluster;
 mod collections;
 mod compaction;
