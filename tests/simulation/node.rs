@@ -129,7 +129,10 @@ impl Node {
             Ok(Some(process)) => {
                 sim.note(|| format!("n{} starts, run {}", self.at, process.namer.incarnation()));
                 self.run += 1;
+                // What it tells from now on; the part that the manifest had is in no set that grows later.
+                let sets = process.store.received();
                 self.process = Some(process);
+                sets.iter().for_each(|(slice, set)| sim.told(self.at, *slice, set));
                 for peer in sim.network.peers(self.at) {
                     let delay = sim.delay(1_000, 20_000);
                     sim.after(delay, Event::Connect { node: self.at, peer });

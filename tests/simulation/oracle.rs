@@ -70,12 +70,17 @@ impl Sim {
         }
         let replicas = self.shape.replicas_of(slice);
         let range = (slice, Stamp(before.0 + 1))..=(slice, through);
-        let partly = self.oracle.names.range(range).flat_map(|(_, names)| names).find(|name| {
-            let holders = replicas.iter().filter(|replica| self.oracle.held(**replica, slice, **name)).count();
-            holders != 0 && holders != replicas.len()
+        let holders_of = |name: &MutationName| {
+            replicas.iter().copied().filter(|replica| self.oracle.held(*replica, slice, *name)).collect::<Vec<_>>()
+        };
+        let partly = self.oracle.names.range(range).flat_map(|(_, names)| names).find_map(|name| {
+            let holders = holders_of(name);
+            (!holders.is_empty() && holders.len() != replicas.len()).then_some((*name, holders))
         });
-        if let Some(name) = partly.copied() {
-            self.fail(format!("n{node} takes {through:?} of {slice:?} for reconciled, but not all have {name:?}"));
+        if let Some((name, holders)) = partly {
+            self.fail(format!(
+                "n{node} takes {through:?} of {slice:?} for reconciled, but only {holders:?} have {name:?}"
+            ));
         }
         self.oracle.claimed.insert(slice, through);
     }
