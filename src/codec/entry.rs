@@ -136,7 +136,16 @@ pub fn walked_row(
 
 /// The encoded row in what stands behind the key of an entry that [`super::skim::skim_entry`] found to be a row.
 pub fn row_behind_key(bytes: &[u8]) -> Result<&[u8]> {
-    Cursor::new("row of an entry", bytes).bytes()
+    // Lengths take one byte or two, nearly always.
+    match bytes {
+        [length, row @ ..] if usize::from(*length) == row.len() && *length < 0x80 => Ok(row),
+        [low @ 0x80..=0xff, high @ 1..0x80, row @ ..]
+            if usize::from(low & 0x7f) | usize::from(*high) << 7 == row.len() =>
+        {
+            Ok(row)
+        }
+        bytes => Cursor::new("row of an entry", bytes).bytes(),
+    }
 }
 
 fn read_header(reader: &mut Reader, trust: Trust) -> Result<PartitionHeader<EncodedRow>> {

@@ -5,9 +5,10 @@ use crate::Result;
 use crate::codec::entry::{put_entry, put_header, put_row};
 use crate::codec::{EncodedRow, row};
 use crate::model::{
-    Bound, ClusteringKey, Deletion, Fragment, LiveColumns, Lone, Merge, PagePosition, PartitionHeader, PartitionKey,
-    ReadCommand, RowPosition, Step, Stream,
+    Bound, ClusteringKey, Deletion, Direction, Fragment, LiveColumns, Lone, Merge, PagePosition, PartitionHeader,
+    PartitionKey, ReadCommand, RowPosition, Step, Stream,
 };
+use crate::sstable::{PlainRows, Progress};
 
 /// A page ends behind so many long runs of covered rows (`model::merge` says how long): some 10 ms of work, so that a
 /// thread that serves others is not held by a deleted million.
@@ -35,6 +36,15 @@ pub(super) struct PageBuilder<'a> {
     /// The partition in which the page before ended.
     resumed: Option<PartitionKey>,
     partition: Option<OpenPartition>,
+}
+
+/// What [`PageBuilder::entries`] took.
+pub(super) struct Taken {
+    pub(super) rows: u64,
+    /// Whether the page is full.
+    pub(super) is_full: bool,
+    /// Where the rows are now.
+    pub(super) progress: Progress,
 }
 
 /// What is known of the partition that is being read.
@@ -182,7 +192,7 @@ impl<'a> PageBuilder<'a> {
         Ok(if self.is_full() { self.cut(RowPosition::After(key)) } else { None })
     }
 
-    /// Whether [`PageBuilder::entry`] may be called: not where columns were dropped.
+    /// Whether [`PageBuilder::entries`] may be called: not where columns were dropped.
     pub(super) fn takes_entries(&self) -> bool {
         self.live.is_none()
     }
@@ -194,16 +204,34 @@ impl<'a> PageBuilder<'a> {
         self.out.reserve(bytes.min(self.command.limit_bytes as usize));
     }
 
-    /// Takes a row as it stands in a block: the entry, and in it the encoded row. Whether the page is full now; then it
-    /// must be ended behind that row, see [`PageBuilder::cut_behind`].
-    pub(super) fn entry(&mut self, entry: &[u8], row: &[u8]) -> Result<bool> {
-        let is_visible = row::is_visible_at(row, self.command.now_s)?;
-        let Some(open) = &mut self.partition else { return Ok(false) };
-        open.put_header(&mut self.out);
-        open.has_visible_row |= is_visible;
-        self.visible_rows += u32::from(is_visible);
-        self.out.extend_from_slice(entry);
-        Ok(self.is_full())
+    /// Takes rows as they stand in blocks, at least one, and goes on as long as they lie before `until` in that direction. If
+    /// the page is full, the row taken last is still at hand, and the page must be ended behind it
+    /// ([`PageBuilder::cut_behind`]).
+    pub(super) fn entries(&mut self, rows: &mut PlainRows, until: Option<(Direction, &[u8])>) -> Result<Taken> {
+        let mut taken = Taken { rows: 0, is_full: false, progress: Progress::Row };
+        if let Some(open) = &mut self.partition {
+            open.put_header(&mut self.out);
+        }
+        let visible_before = self.visible_rows;
+        while taken.progress == Progress::Row {
+            let (entry, row) = rows.entry()?;
+            self.visible_rows += u32::from(row::is_visible_at(row, self.command.now_s)?);
+            self.out.extend_from_slice(entry);
+            taken.rows += 1;
+            taken.is_full = self.is_full();
+            if taken.is_full {
+                break;
+            }
+            taken.progress = rows.advance()?;
+            let is_before = |(direction, place): (Direction, &[u8])| direction.order(rows.key().cmp(place)).is_lt();
+            if taken.progress == Progress::Row && !until.is_none_or(is_before) {
+                break;
+            }
+        }
+        if let Some(open) = &mut self.partition {
+            open.has_visible_row |= self.visible_rows > visible_before;
+        }
+        Ok(taken)
     }
 
     /// Ends the page behind a row.

@@ -13,7 +13,7 @@
 use std::cmp::Ordering;
 
 use super::TableSpec;
-use super::page::PageBuilder;
+use super::page::{PageBuilder, Taken};
 use super::point::rows_sought;
 use super::view::View;
 use crate::Result;
@@ -23,7 +23,7 @@ use crate::model::{
 };
 use crate::sstable::{Access, FragmentStream, Plain, PlainRows, Progress};
 
-/// The sources of such a read, each with a row at hand.
+/// The sources of such a read, each with a row at hand; sorted by these rows while the page is filled.
 pub(super) struct Straight {
     sources: Vec<Source>,
     direction: Direction,
@@ -86,16 +86,13 @@ impl Straight {
         let reach = self.sources.iter().map(Source::within_reach);
         let (rows, bytes) = reach.fold((0, 0), |(rows, bytes), (more, longer)| (rows + more, bytes + longer));
         page.expect(rows, bytes);
+        self.sort();
         while !self.sources.is_empty() {
-            let (least, ties) = self.least();
-            let (cut, advanced) = match ties {
-                1 => self.copy(least, page)?,
-                _ => self.merge(page)?,
-            };
+            let (cut, progress) = if self.ties() > 1 { self.merge(page)? } else { self.copy(page)? };
             if cut.is_some() {
                 return Ok(Some((cut, self.spent())));
             }
-            if advanced == Progress::More {
+            if progress == Progress::More {
                 return Ok(None);
             }
         }
@@ -103,77 +100,83 @@ impl Straight {
         Ok(Some((cut, self.cost)))
     }
 
-    /// The source that is at the least row, in the direction of the read, and how many are there.
-    fn least(&self) -> (usize, usize) {
-        let (mut least, mut ties) = (0, 1);
-        for at in 1..self.sources.len() {
-            match self.direction.order(self.sources[at].key().cmp(self.sources[least].key())) {
-                Ordering::Less => (least, ties) = (at, 1),
-                Ordering::Equal => ties += 1,
-                Ordering::Greater => {}
-            }
-        }
-        (least, ties)
+    /// Sorts the sources by the rows they are at, in the direction of the read.
+    fn sort(&mut self) {
+        let direction = self.direction;
+        self.sources.sort_unstable_by(|a, b| direction.order(a.key().cmp(b.key())));
     }
 
-    /// Takes the row of a source that no other one has, and goes on in that source.
-    fn copy(&mut self, at: usize, page: &mut PageBuilder) -> Result<(Option<PagePosition>, Progress)> {
-        self.cost.rows += 1;
-        let cut = match &mut self.sources[at] {
+    /// How many sources are at the first row.
+    fn ties(&self) -> usize {
+        let first = self.sources[0].key();
+        1 + self.sources[1..].iter().take_while(|source| source.key() == first).count()
+    }
+
+    /// Takes rows of the first source, which no other one has: all that lie before the row of the second one if they are in
+    /// a file, or else one.
+    fn copy(&mut self, page: &mut PageBuilder) -> Result<(Option<PagePosition>, Progress)> {
+        let Some((first, others)) = self.sources.split_first_mut() else { return Ok((None, Progress::End)) };
+        let (taken, cut, progress) = match first {
             Source::File(rows) if page.takes_entries() => {
-                let (entry, row) = rows.entry()?;
-                match page.entry(entry, row)? {
-                    true => page.cut_behind(rows.row()?.0),
-                    false => None,
+                let until = others.first().map(|other| (self.direction, other.key()));
+                let Taken { rows: taken, is_full, progress } = page.entries(rows, until)?;
+                let cut = if is_full { page.cut_behind(rows.row()?.0) } else { None };
+                (taken, cut, progress)
+            }
+            source => {
+                let (key, row) = source.row()?;
+                match page.row(key, row)? {
+                    None => (1, None, source.advance()?),
+                    cut => (1, cut, Progress::Row),
                 }
             }
-            Source::File(rows) => {
-                let (key, row) = rows.row()?;
-                page.row(key, row)?
-            }
-            Source::Memory(_, (key, row)) => page.row(key.clone(), row.clone())?,
         };
-        if cut.is_some() {
-            return Ok((cut, Progress::Row));
+        self.cost.rows += taken;
+        if cut.is_none() {
+            self.put_back(progress);
         }
-        Ok((None, self.advance(at)?))
+        Ok((cut, progress))
+    }
+
+    /// Sorts the first source in again, or lets it go if it has ended.
+    fn put_back(&mut self, progress: Progress) {
+        if progress == Progress::End {
+            self.leave(0);
+            return;
+        }
+        let mut at = 0;
+        while let Some(next) = self.sources.get(at + 1)
+            && self.direction.order(next.key().cmp(self.sources[at].key())) == Ordering::Less
+        {
+            self.sources.swap(at, at + 1);
+            at += 1;
+        }
     }
 
     /// Takes the row that several sources are at, and goes on in all of them.
     fn merge(&mut self, page: &mut PageBuilder) -> Result<(Option<PagePosition>, Progress)> {
-        let (least, _) = self.least();
-        let (key, mut row) = self.sources[least].row()?;
-        self.cost.rows += 1;
-        let mut progress = self.advance(least)?;
-        // From the last one on, since those that have ended leave.
-        for at in (0..self.sources.len()).rev() {
-            if self.sources[at].key() == key.bytes().as_ref() {
-                row = row.merge(self.sources[at].row()?.1)?;
-                self.cost.rows += 1;
-                progress = worse(progress, self.advance(at)?);
+        let ties = self.ties();
+        let (key, mut row) = self.sources[0].row()?;
+        for source in &self.sources[1..ties] {
+            row = row.merge(source.row()?.1)?;
+        }
+        self.cost.rows += ties as u64;
+        let mut worst = Progress::Row;
+        for at in (0..ties).rev() {
+            match self.sources[at].advance()? {
+                Progress::Row => {}
+                Progress::End => self.leave(at),
+                Progress::More => worst = Progress::More,
             }
         }
-        Ok((page.row(key, row)?, progress))
+        self.sort();
+        Ok((page.row(key, row)?, worst))
     }
 
-    /// Goes on in a source, which leaves if it has ended.
-    fn advance(&mut self, at: usize) -> Result<Progress> {
-        let progress = match &mut self.sources[at] {
-            Source::File(rows) => rows.advance()?,
-            Source::Memory(stream, held) => match stream.next()? {
-                Some(Fragment::Row(key, row)) => {
-                    *held = (key, row);
-                    Progress::Row
-                }
-                Some(_) => Progress::More,
-                None => Progress::End,
-            },
-        };
-        if progress == Progress::End {
-            let ended = self.sources.swap_remove(at);
-            self.cost += ended.cost();
-        }
-        Ok(progress)
+    /// A source has ended.
+    fn leave(&mut self, at: usize) {
+        let ended = self.sources.remove(at);
+        self.cost += ended.cost();
     }
 
     /// What was touched, by those sources too that are still there.
@@ -182,10 +185,6 @@ impl Straight {
         self.sources.iter().for_each(|source| cost += source.cost());
         cost
     }
-}
-
-fn worse(a: Progress, b: Progress) -> Progress {
-    if a == Progress::More { a } else { b }
 }
 
 impl Source {
@@ -208,6 +207,21 @@ impl Source {
         match self {
             Source::File(rows) => rows.row(),
             Source::Memory(_, held) => Ok(held.clone()),
+        }
+    }
+
+    /// Goes to the next row.
+    fn advance(&mut self) -> Result<Progress> {
+        match self {
+            Source::File(rows) => rows.advance(),
+            Source::Memory(stream, held) => Ok(match stream.next()? {
+                Some(Fragment::Row(key, row)) => {
+                    *held = (key, row);
+                    Progress::Row
+                }
+                Some(_) => Progress::More,
+                None => Progress::End,
+            }),
         }
     }
 
