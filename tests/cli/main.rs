@@ -334,23 +334,23 @@ async fn replicas_are_compared_and_what_differs_is_named() {
     let cli = Cli::start(always).await;
     let file = tempfile::NamedTempFile::new().unwrap();
     let tables =
-        ["kv", "flights", "same"].map(|name| format!("CREATE TABLE demo.{name} (key int PRIMARY KEY, value text);"));
-    std::fs::write(file.path(), format!("CREATE KEYSPACE demo;{}", tables.concat())).unwrap();
+        ["kv", "flights", "same"].map(|name| format!("CREATE TABLE twin.{name} (key int PRIMARY KEY, value text);"));
+    std::fs::write(file.path(), format!("CREATE KEYSPACE twin;{}", tables.concat())).unwrap();
     cli.ok(&["schema", "apply", file.path().to_str().unwrap()]).await;
-    let same = cli.ok(&["verify", "demo.same"]).await;
-    assert_eq!(same, "demo.same: 7 partitions compared, all replicas hold the same\n");
-    let output = cli.run(&["verify", "demo.kv"]).await;
+    let same = cli.ok(&["verify", "twin.same"]).await;
+    assert_eq!(same, "twin.same: 7 partitions compared, all replicas hold the same\n");
+    let output = cli.run(&["verify", "twin.kv"]).await;
     let ((shown, error), code) = (texts(&output), output.status.code());
     let lines =
-        "{\"key\":5}  node 3: nothing; node 1, 2: 2 rows (01010101)\ndemo.kv: 7 partitions compared, 2 differ\n";
+        "{\"key\":5}  node 3: nothing; node 1, 2: 2 rows (01010101)\ntwin.kv: 7 partitions compared, 2 differ\n";
     assert_eq!((shown.as_str(), code), (lines, Some(1)), "{error}");
     assert!(error.contains("2 partitions differ between replicas"), "{error}");
-    let (lines, _) = texts(&cli.run(&["verify", "demo.kv", "--json"]).await);
+    let (lines, _) = texts(&cli.run(&["verify", "twin.kv", "--json"]).await);
     let (first, last) = lines.trim_end().split_once('\n').unwrap();
     assert_eq!((&json(first)["key"]["key"], &json(first)["held"][2]["digest"]), (&5.into(), &Json::Null));
     assert_eq!((&json(last)["equal"], &json(last)["differing_partitions"]), (&false.into(), &2.into()));
     // What was not compared is not equal.
-    let output = cli.run(&["verify", "demo.flights"]).await;
+    let output = cli.run(&["verify", "twin.flights"]).await;
     let ((shown, error), code) = (texts(&output), output.status.code());
     assert!(shown.contains("no difference was found; 1 of 2 vnodes could not be compared"), "{shown}");
     assert_eq!((code, error.contains("1 of 2 vnodes could not be compared")), (Some(1), true), "{error}");

@@ -109,7 +109,7 @@ fn difference(differing: &DifferingPartition, table: &Table, is_json: bool) -> S
         let nodes = holders.iter().map(|held| held.node.to_string()).collect::<Vec<_>>().join(", ");
         match digest.is_empty() {
             true => format!("node {nodes}: nothing"),
-            false => format!("node {nodes}: {} rows ({})", holders[0].rows, &hex(digest)[..8]),
+            false => format!("node {nodes}: {} rows ({})", holders[0].rows, &hex(digest)[2..10]),
         }
     };
     format!("{key}  {}", groups.iter().map(group).collect::<Vec<_>>().join("; "))
