@@ -12,8 +12,9 @@
 //!
 //! Layers, lowest first; `tests/layering.rs` counts the arrows:
 //! [`model`], [`vfs`] · [`codec`] · [`received`] · [`commitlog`], [`memtable`], [`sstable`] · [`compaction`],
-//! [`snapshot`] · [`store`] · [`hints`] · and beside them, knowing no files: [`ring`], [`metadata`], [`liveness`], [`coordinator`], [`cql`].
+//! [`snapshot`] · [`store`], [`backup`] · [`hints`] · and beside them, knowing no files: [`ring`], [`metadata`], [`liveness`], [`coordinator`], [`cql`].
 
+pub mod backup;
 pub mod codec;
 pub mod commitlog;
 pub mod compaction;

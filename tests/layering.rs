@@ -47,7 +47,11 @@ const ARROWS: &[(&str, &[&str], &str)] = &[
         &["model", "codec", "vfs", "commitlog", "sstable", "received"],
         "a fixed set of files; below the store, which makes one before it lets go of a table",
     ),
-    ("backup", &["model", "codec", "ring", "sstable", "snapshot"], "what to upload; the uploads are the server's"),
+    (
+        "backup",
+        &["model", "codec", "commitlog", "received", "ring", "metadata", "sstable", "snapshot"],
+        "what is in a bucket and what follows from it: files, pieces of the log, sets and the cluster's state; requests are made elsewhere",
+    ),
 ];
 
 /// Each package and the Trefoil packages it may depend on.

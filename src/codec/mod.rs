@@ -16,6 +16,7 @@
 //! | identity of a data directory | `TRFLIDT1` | 1 | [`crate::store`] |
 //! | metadata entry (without magic), cluster state | `TRFLMET1` | 1 | [`crate::metadata`] |
 //! | log of the metadata voters | `TRFLMLG1` | 1 | the server's `metadata_log` |
+//! | objects of a backup | `TRFLBKP1` | 1 | [`crate::backup`] |
 //! | ceiling of the clock | `TRFLCLK1` | 1 | the server's `ceiling` |
 
 pub mod checked;
