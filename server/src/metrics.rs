@@ -45,6 +45,8 @@ const REQUEST_BYTES_IN_FLIGHT: &str = "trefoil_request_bytes_in_flight";
 const LOG_QUEUE: &str = "trefoil_log_queue_records";
 const LOG_BYTES: &str = "trefoil_log_bytes";
 const LOG_KEPT_BYTES: &str = "trefoil_log_kept_bytes";
+const LOG_UNARCHIVED_BYTES: &str = "trefoil_log_unarchived_bytes";
+const LOG_UNARCHIVED_LOST: &str = "trefoil_log_unarchived_lost";
 const MEMTABLE_BYTES: &str = "trefoil_memtable_bytes";
 const MEMTABLES_FROZEN: &str = "trefoil_memtables_frozen";
 const FLUSHES: &str = "trefoil_flushes_total";
@@ -228,6 +230,8 @@ fn look_at(shared: &Shared) {
     let store = shared.replica.store().status();
     gauge!(LOG_BYTES).set(store.log_bytes as f64);
     gauge!(LOG_KEPT_BYTES).set(store.log_kept_bytes as f64);
+    gauge!(LOG_UNARCHIVED_BYTES).set(store.log_unarchived_bytes as f64);
+    gauge!(LOG_UNARCHIVED_LOST).set(store.log_unarchived_lost as f64);
     gauge!(MEMTABLE_BYTES).set(store.memtable_bytes as f64);
     gauge!(MEMTABLES_FROZEN).set(store.memtables_frozen as f64);
     gauge!(SSTABLES).set(store.sstables as f64);
@@ -388,7 +392,9 @@ fn describe() {
     describe_gauge!(REQUEST_BYTES_IN_FLIGHT, Unit::Bytes, "Their size");
     describe_gauge!(LOG_QUEUE, "Records that wait for the commit log");
     describe_gauge!(LOG_BYTES, Unit::Bytes, "Commit log that a start would replay");
-    describe_gauge!(LOG_KEPT_BYTES, Unit::Bytes, "Commit log that is kept only for other replicas");
+    describe_gauge!(LOG_KEPT_BYTES, Unit::Bytes, "Commit log that is kept only for other replicas or the archive");
+    describe_gauge!(LOG_UNARCHIVED_BYTES, Unit::Bytes, "Commit log that is not archived yet");
+    describe_gauge!(LOG_UNARCHIVED_LOST, "Segments of the log that went before they were archived");
     describe_gauge!(MEMTABLE_BYTES, Unit::Bytes, "Memory held by memtables");
     describe_gauge!(MEMTABLES_FROZEN, "Memtables that wait for their flush");
     describe_counter!(FLUSHES, "Memtables written to files");

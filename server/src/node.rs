@@ -362,6 +362,7 @@ pub(crate) fn table_specs(state: &ClusterState) -> Vec<TableSpec> {
             compaction: table.options.compaction.clone(),
             clustering: table.clustering_types(),
             columns: table.columns.iter().map(|column| (column.id, column.ty.clone())).collect(),
+            content: Default::default(),
             live: state.live_columns(table.id),
             label: TableLabel {
                 keyspace: state.keyspace(table.keyspace).map(|keyspace| keyspace.name.clone()).unwrap_or_default(),

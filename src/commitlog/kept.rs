@@ -37,11 +37,11 @@ pub type Everywhere = BTreeMap<Slice, Stamp>;
 /// A segment to be read beside the log.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    directory: PathBuf,
-    owner: Identity,
-    number: u64,
+    pub(super) directory: PathBuf,
+    pub(super) owner: Identity,
+    pub(super) number: u64,
     /// Up to here it is durable.
-    end: u64,
+    pub(super) end: u64,
 }
 
 /// What a reading found.
@@ -61,9 +61,11 @@ impl CommitLog {
         self.discard_unwanted()
     }
 
-    /// Lets go what is kept for others only: the room is needed.
+    /// Lets go what is kept for others only: the room is needed. What an archive lacks goes only if there is nothing else.
     pub fn give_up_kept(&mut self) -> Result<()> {
-        self.discard(|_, _| false)
+        let before = self.sealed.len();
+        self.discard(|log, sealed| !log.is_archived(sealed))?;
+        if self.sealed.len() == before { self.discard(|_, _| false) } else { Ok(()) }
     }
 
     /// Bytes of the segments that are kept for others only.
@@ -78,7 +80,7 @@ impl CommitLog {
             (Some(contents), Some(everywhere)) => contents.may_be_lacked(everywhere),
             _ => true,
         };
-        is_wanted && self.kept_bytes() <= self.options.kept_bytes_max
+        (is_wanted || !self.is_archived(sealed)) && self.kept_bytes() <= self.options.kept_bytes_max
     }
 
     /// The durable segments that may have any of these names, oldest first.
@@ -110,7 +112,7 @@ impl CommitLog {
         self.sealed.front().is_none_or(|oldest| oldest.number <= reading.number)
     }
 
-    fn reading(&self, number: u64, end: u64) -> Reading {
+    pub(super) fn reading(&self, number: u64, end: u64) -> Reading {
         Reading { directory: self.options.directory.clone(), owner: self.options.owner, number, end }
     }
 }

@@ -38,7 +38,8 @@
 //! # What is kept for others
 //!
 //! A segment that replay does not need any more stays while a replica may lack names in it, within a bound of bytes: whoever
-//! misses a name fetches it from here ([`Reading`]). Which names a segment has is known from its footer.
+//! misses a name fetches it from here ([`Reading`]). Which names a segment has is known from its footer. Within the same
+//! bound it stays until an archive has it ([`Since`]).
 //!
 //! # Positions
 //!
@@ -60,6 +61,7 @@ mod kept;
 mod position;
 mod replay;
 mod segment;
+mod since;
 mod spares;
 #[cfg(test)]
 mod tests;
@@ -67,6 +69,7 @@ mod writer;
 
 pub use kept::{Everywhere, Named, Reading};
 pub use position::Position;
+pub use since::{Gathering, LogRange, Since, Stretch};
 pub use spares::Spares;
 pub use writer::CommitLog;
 
@@ -81,7 +84,7 @@ pub struct LogOptions {
     /// Whose log it is: stands in each segment, and a segment of another is refused.
     pub owner: Identity,
     /// Bytes of segments that replay does not need and that are kept all the same, for replicas that lack names in them
-    /// ([`CommitLog::held_everywhere`]).
+    /// ([`CommitLog::held_everywhere`]) and for an archive that lacks them ([`CommitLog::set_archived`]).
     pub kept_bytes_max: u64,
 }
 

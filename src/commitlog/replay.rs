@@ -201,7 +201,22 @@ impl SegmentFile {
         Ok(bytes)
     }
 
-    fn check_header(&self) -> Result<()> {
+    /// Bytes from within the file.
+    pub(super) fn read_range(&self, offset: u64, len: u64) -> Result<Bytes> {
+        if offset.saturating_add(len) > self.len {
+            return Err(self.corrupt(self.len, "the file ends before what was durable"));
+        }
+        let mut bytes = vec![0; len as usize];
+        self.file.read_at(&mut bytes, offset)?;
+        Ok(bytes.into())
+    }
+
+    /// The error, placed in this file.
+    pub(super) fn placed(&self, error: Error, offset: u64) -> Error {
+        error.in_file(&self.path, offset)
+    }
+
+    pub(super) fn check_header(&self) -> Result<()> {
         self.header(&self.read(self.len.min(HEADER_BYTES))?).map(drop)
     }
 

@@ -46,6 +46,10 @@ pub struct CommitLog {
     pub(super) released: Position,
     /// What every replica holds; `None`: nobody has said.
     pub(super) everywhere: Option<Everywhere>,
+    /// What an archive has; `None`: there is none.
+    pub(super) archived: Option<Position>,
+    /// Segments that went though an archive lacked them.
+    pub(super) unarchived_lost: u64,
     /// The first failure; after it nothing is written.
     failure: Option<String>,
     /// Reused by every append.
@@ -93,6 +97,8 @@ impl CommitLog {
             synced,
             released: Position::default(),
             everywhere: None,
+            archived: None,
+            unarchived_lost: 0,
             failure: None,
             buffer: Vec::new(),
         })
@@ -170,7 +176,9 @@ impl CommitLog {
         {
             // One by one, oldest first and each durable before the next: a power loss must leave no gap.
             self.spares.give(&self.path(oldest.number))?;
-            self.sealed.pop_front();
+            if let Some(gone) = self.sealed.pop_front() {
+                self.note_gone(&gone);
+            }
         }
         Ok(())
     }

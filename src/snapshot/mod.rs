@@ -21,7 +21,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::commitlog::Position;
-use crate::model::{ColumnId, Identity, KeyspaceId, TableId, Type};
+use crate::model::{ColumnId, Identity, KeyspaceId, Stamp, TableId, Type};
 use crate::received::ReceivedSets;
 use crate::sstable::SstableMeta;
 use crate::{Error, Result};
@@ -60,6 +60,16 @@ impl Snapshot {
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
+
+    /// Whether a file is in it.
+    pub fn holds(&self, file: Uuid) -> bool {
+        self.files.binary_search_by_key(&file, |listed| listed.id).is_ok()
+    }
+
+    /// The greatest stamp of its files; `None` where it has none.
+    pub fn last_stamp(&self) -> Option<Stamp> {
+        self.files.iter().map(|file| file.stamps.1).max()
+    }
 }
 
 /// Why a snapshot was made.
@@ -71,16 +81,24 @@ pub enum Cause {
     BeforeDrop,
     /// Its table was truncated; it stays for a while.
     BeforeTruncate,
+    /// It is a part of a backup; it stays until that is uploaded.
+    Backup,
 }
 
 impl Cause {
-    const ALL: [Cause; 3] = [Cause::Operator, Cause::BeforeDrop, Cause::BeforeTruncate];
+    const ALL: [Cause; 4] = [Cause::Operator, Cause::BeforeDrop, Cause::BeforeTruncate, Cause::Backup];
+
+    /// Whether a store makes such ones by itself, before a table's data goes, and lets them go again.
+    pub fn is_own(self) -> bool {
+        matches!(self, Cause::BeforeDrop | Cause::BeforeTruncate)
+    }
 
     fn code(self) -> u8 {
         match self {
             Cause::Operator => 1,
             Cause::BeforeDrop => 2,
             Cause::BeforeTruncate => 3,
+            Cause::Backup => 4,
         }
     }
 }

@@ -17,7 +17,7 @@ use super::change::{Change, State};
 use super::memory::Tables;
 use super::snapshots::BeforeDrop;
 use super::table::Table;
-use super::{Store, TableSpec};
+use super::{Content, Store, TableSpec};
 use crate::Result;
 use crate::model::{CompactionOptions, Durability, KeyspaceId, TableId};
 use crate::snapshot::{Cause, TableInfo, TableLabel};
@@ -81,7 +81,7 @@ impl Store {
         let files: Vec<_> = table.view().files.iter().map(|file| file.meta.id).collect();
         let spec = table.spec();
         let is_kept = self.snapshots.list().whole.values().any(|snapshot| {
-            snapshot.cause != Cause::Operator
+            snapshot.cause.is_own()
                 && snapshot.tables.iter().any(|info| info.id == spec.id)
                 && files.iter().all(|id| snapshot.files.binary_search_by_key(id, |file| file.id).is_ok())
         });
@@ -152,6 +152,7 @@ pub(super) fn dropped(state: &State, given: &[TableSpec]) -> Vec<TableSpec> {
             durability,
             lateness_s,
             compaction,
+            content: Content::Whole,
             clustering: Vec::new(),
             columns,
             live: None,

@@ -7,6 +7,7 @@
 //!                  least timestamp of the partition in every memtable, the active one too
 //! none  where      nothing is known to be reconciled, records were logged before the purge began and are not inserted, or
 //!                  a file of the table is quarantined, which may come back and hold anything, or
+//!                  the table is being loaded, and what is older may come later, or
 //!                  the table counts: a counter's deletion covers whatever its timestamp is
 //! ```
 //!
@@ -16,9 +17,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Store;
 use super::table::Table;
 use super::view::LiveFile;
+use super::{Content, Store};
 use crate::Result;
 use crate::commitlog::Position;
 use crate::compaction::least_timestamp;
@@ -41,7 +42,8 @@ impl<'a> Limits<'a> {
     pub(super) fn new(store: &'a Store, table: &'a Table, inputs: &'a [Arc<LiveFile>]) -> Limits<'a> {
         let spec = table.spec();
         let counts = spec.columns.iter().any(|(_, ty)| *ty == Type::Counter);
-        let purged_through = if counts { BTreeMap::new() } else { store.purged_through(spec.keyspace) };
+        let may_purge = !counts && spec.content == Content::Whole;
+        let purged_through = if may_purge { store.purged_through(spec.keyspace) } else { BTreeMap::new() };
         // With the log held nothing is half appended.
         let log = store.log.lock();
         let appended = store.memory.names.lock().appended();

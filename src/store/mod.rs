@@ -25,15 +25,17 @@ use crate::vfs::{Lock, Vfs};
 pub use backlog::{CompactionStatus, OVERLAP_MAX, RunningCompaction, TableFiles};
 pub use check::CheckReport;
 use compacting::Compacting;
+pub use load::{Expected, Loader};
 use manifest::Manifest;
 use memory::Memory;
 pub use quarantine::QuarantinedFile;
 use scrub::Scrub;
 pub use scrub::ScrubStatus;
 use snapshots::Snapshots;
-pub use snapshots::{BeforeDrop, SnapshotList, SnapshotOptions, SnapshotScope};
+pub use snapshots::{BeforeDrop, SnapshotList, SnapshotOptions, SnapshotScope, backup_snapshot_name};
 pub use stopped::Stopped;
 
+mod archive;
 mod backlog;
 mod change;
 mod check;
@@ -44,6 +46,7 @@ mod flush;
 mod identity;
 mod leaving;
 mod limits;
+mod load;
 mod manifest;
 mod memory;
 mod names;
@@ -77,7 +80,7 @@ pub struct StoreOptions {
     pub directory: PathBuf,
     /// Size of a log segment.
     pub segment_bytes: u64,
-    /// Bytes of log segments that are kept only because other replicas may lack names in them.
+    /// Bytes of log segments that are kept only because other replicas may lack names in them, or an archive lacks them.
     pub log_kept_bytes_max: u64,
     /// Memory for all memtables together; above it [`crate::Error::Busy`] is answered, at half of it flushing begins.
     pub memtable_budget_bytes: u64,
@@ -100,6 +103,8 @@ pub struct TableSpec {
     pub lateness_s: u32,
     /// How its files are compacted.
     pub compaction: CompactionOptions,
+    /// Whether all that was written to it is in it.
+    pub content: Content,
     /// Types and orders of the clustering columns: which reads are of one row.
     pub clustering: Vec<(Type, Order)>,
     /// Column ids and type codes, written into each SSTable so that it can be read by itself.
@@ -111,13 +116,27 @@ pub struct TableSpec {
     pub label: TableLabel,
 }
 
+/// Whether a table has what belongs into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Content {
+    /// It has.
+    #[default]
+    Whole,
+    /// It is being loaded ([`Store::load`]): what comes later may be older than what is there, so nothing of it is purged.
+    Loading,
+}
+
 /// What is in a store, for people and metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreStatus {
     /// Bytes in log segments that a start would replay.
     pub log_bytes: u64,
-    /// Bytes in log segments that are kept for other replicas only.
+    /// Bytes in log segments that are kept for other replicas or an archive only.
     pub log_kept_bytes: u64,
+    /// Bytes of the log that are not archived, if there is an archive.
+    pub log_unarchived_bytes: u64,
+    /// Log segments that went since the start though the archive lacked them: it has a gap there.
+    pub log_unarchived_lost: u64,
     /// Bytes held by all memtables.
     pub memtable_bytes: u64,
     /// Memtables that wait for their flush.
@@ -167,6 +186,7 @@ pub struct Store {
     compacting: Compacting,
     flushes: AtomicU64,
     compactions: AtomicU64,
+    loads: AtomicU64,
     snapshots: Snapshots,
     scrub: Scrub,
     /// The directory is this process's own until the last.
@@ -199,6 +219,7 @@ impl Store {
         };
         let log = self.log.lock();
         (status.log_bytes, status.log_kept_bytes) = (log.bytes(), log.kept_bytes());
+        (status.log_unarchived_bytes, status.log_unarchived_lost) = (log.unarchived_bytes(), log.unarchived_lost());
         drop(log);
         status.tables_leaving = self.memory.leaving.lock().len() as u64;
         let snapshots = self.snapshots.list();

@@ -89,6 +89,7 @@ impl Store {
             partitions: Arc::default(),
             flushes: AtomicU64::new(0),
             compactions: AtomicU64::new(0),
+            loads: AtomicU64::new(0),
             snapshots: Snapshots::open(snapshots)?,
             scrub: Scrub::default(),
         };

@@ -11,6 +11,7 @@
 //! somebody asked for stays until somebody removes it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -59,6 +60,11 @@ pub enum SnapshotScope {
     Keyspace(KeyspaceId),
     /// One.
     Table(TableId),
+}
+
+/// What the snapshot of a backup's part is called.
+pub fn backup_snapshot_name(backup: Uuid) -> String {
+    format!("backup-{backup}")
 }
 
 /// All snapshots of a node.
@@ -113,6 +119,10 @@ impl Snapshots {
         Ok(Snapshots { directory, list, changing: Mutex::new(()) })
     }
 
+    pub(super) fn path(&self, id: Uuid) -> PathBuf {
+        self.directory.of(id)
+    }
+
     pub(super) fn list(&self) -> Arc<SnapshotList> {
         self.list.load_full()
     }
@@ -144,6 +154,27 @@ impl Store {
         if self.snapshots.list().whole.values().any(|snapshot| snapshot.name == name) {
             return Err(Error::invalid(format!("snapshot {name:?}"), "there is one of this name already"));
         }
+        self.snapshot_of(name, Cause::Operator, scope, made_at_us)
+    }
+
+    /// The snapshot of a backup's part, called `backup-<uuid>`; the one that is there if it was made before. Nothing but
+    /// [`Store::remove_snapshot`] takes it away: the files of a backup stay until they are uploaded. Every write that was
+    /// acknowledged before it was made is in it.
+    ///
+    /// # Errors
+    /// [`Error::Quarantined`] where a file of the tables is: what is left would not be this node's part.
+    pub fn create_backup_snapshot(&self, backup: Uuid, scope: SnapshotScope, made_at_us: i64) -> Result<Arc<Snapshot>> {
+        let name = backup_snapshot_name(backup);
+        let _held = self.snapshots.changing.lock();
+        let is_it = |snapshot: &&Arc<Snapshot>| snapshot.cause == Cause::Backup && snapshot.name == name;
+        if let Some(made) = self.snapshots.list().whole.values().find(is_it) {
+            return Ok(made.clone());
+        }
+        self.snapshot_of(&name, Cause::Backup, scope, made_at_us)
+    }
+
+    /// The caller holds `snapshots.changing`.
+    fn snapshot_of(&self, name: &str, cause: Cause, scope: SnapshotScope, made_at_us: i64) -> Result<Arc<Snapshot>> {
         let tables = self.memory.tables.load_full();
         let tables: Vec<Arc<Table>> = match scope {
             SnapshotScope::All => tables.values().cloned().collect(),
@@ -156,7 +187,7 @@ impl Store {
         if let Some(file) = tables.iter().find_map(|table| table.view().quarantined.first().cloned()) {
             return Err(self.quarantined_error(&file));
         }
-        self.take_snapshot(name, Cause::Operator, made_at_us, &tables)
+        self.take_snapshot(name, cause, made_at_us, &tables)
     }
 
     /// All snapshots.
@@ -177,7 +208,7 @@ impl Store {
         let SnapshotOptions { kept_s, kept_most, .. } = self.options.snapshots;
         let oldest_us = now_us.saturating_sub_unsigned(kept_s.saturating_mul(1_000_000));
         let list = self.snapshots.list();
-        let mut own: Vec<_> = list.whole.values().filter(|snapshot| snapshot.cause != Cause::Operator).collect();
+        let mut own: Vec<_> = list.whole.values().filter(|snapshot| snapshot.cause.is_own()).collect();
         own.sort_by_key(|snapshot| std::cmp::Reverse(snapshot.made_at_us));
         let expired = own.iter().enumerate().filter(|(at, own)| *at >= kept_most || own.made_at_us < oldest_us);
         for (_, snapshot) in expired {

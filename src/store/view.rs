@@ -105,6 +105,13 @@ impl View {
         next.sorted()
     }
 
+    /// Files are added.
+    pub(super) fn with_loaded(&self, files: Vec<Arc<LiveFile>>) -> View {
+        let mut next = self.clone();
+        next.files.extend(files);
+        next.sorted()
+    }
+
     /// Files take the place of others.
     pub(super) fn with_replaced(&self, inputs: &[Arc<LiveFile>], outputs: Vec<Arc<LiveFile>>) -> View {
         let mut next = self.clone();

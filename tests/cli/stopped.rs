@@ -65,6 +65,7 @@ impl Node {
             durability: Durability::Commit,
             lateness_s: 3_600,
             compaction: CompactionOptions::default(),
+            content: Default::default(),
             live: None,
             clustering: CLUSTERING.to_vec(),
             columns,

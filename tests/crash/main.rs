@@ -140,6 +140,7 @@ fn specs(tables: [TableId; 2]) -> [TableSpec; 2] {
         durability,
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
+        content: Default::default(),
         live: None,
         clustering: vec![(Type::Int, Order::Ascending)],
         columns: columns.clone(),

@@ -38,6 +38,7 @@ fn open(vfs: &MemoryVfs) -> Store {
         durability: Durability::Commit,
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
+        content: Default::default(),
         live: None,
         clustering: Vec::new(),
         columns,
@@ -126,6 +127,18 @@ fn a_snapshot_is_written_and_found_as_it_always_was() {
     let older = &list.whole[&made.id];
     assert_eq!((&older.name, older.position, &older.tables), (&made.name, made.position, &made.tables));
     assert!(list.damaged.is_empty() && older.files.len() == 1 && older.received == made.received);
+}
+
+#[test]
+fn a_snapshot_of_a_backup_is_found_as_it_always_was() {
+    let vfs = written();
+    let backup = Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00ba);
+    let made = open(&vfs).create_backup_snapshot(backup, SnapshotScope::All, NEW_YEAR_US).expect("made");
+    let path = format!("node/snapshots/{}/SNAPSHOT", made.id);
+    let manifest = golden("snapshot-backup", &read(&vfs, &path));
+    replace(&vfs, &path, &manifest);
+    let store = open(&vfs);
+    assert_eq!(store.create_backup_snapshot(backup, SnapshotScope::All, 0).expect("the same"), made);
 }
 
 /// The directory is that of the one row.

@@ -309,6 +309,7 @@ impl Run {
             durability: Durability::Commit,
             lateness_s: self.width.lateness_s as u32,
             compaction: self.compaction(),
+            content: Default::default(),
             live: self.live(table),
             clustering: words::CLUSTERING.to_vec(),
             columns: self.columns(table),

@@ -67,6 +67,7 @@ impl Schema {
             compaction: CompactionOptions::default(),
             clustering: vec![(Type::Blob, Order::Ascending)],
             columns: vec![(VALUE, Type::Blob)],
+            content: Default::default(),
             live: None,
             label: Default::default(),
         };

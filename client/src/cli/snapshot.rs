@@ -182,6 +182,7 @@ fn cause(cause: SnapshotCause) -> &'static str {
         SnapshotCause::Operator => "asked for",
         SnapshotCause::BeforeDrop => "dropped",
         SnapshotCause::BeforeTruncate => "truncated",
+        SnapshotCause::Backup => "backup",
         SnapshotCause::Unspecified => "unknown",
     }
 }

@@ -110,6 +110,7 @@ fn snapshot(snapshot: &Snapshot) -> v1::Snapshot {
         Cause::Operator => v1::SnapshotCause::Operator,
         Cause::BeforeDrop => v1::SnapshotCause::BeforeDrop,
         Cause::BeforeTruncate => v1::SnapshotCause::BeforeTruncate,
+        Cause::Backup => v1::SnapshotCause::Backup,
     };
     let tables = snapshot.tables.iter().map(|table| v1::SnapshotTable {
         id: convert::table_id(table.id),

@@ -22,6 +22,7 @@ use crate::received::ReceivedSet;
 use crate::vfs::Vfs;
 use crate::vfs::memory::MemoryVfs;
 
+mod archive;
 mod check;
 mod compact;
 mod digest;
@@ -30,6 +31,7 @@ mod faults;
 mod files;
 mod gone;
 mod law;
+mod load;
 mod paging;
 mod quarantine;
 mod replication;
@@ -65,6 +67,7 @@ fn spec(id: TableId) -> TableSpec {
         durability: Durability::Commit,
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
+        content: Default::default(),
         live: None,
         clustering: CLUSTERING.to_vec(),
         columns,

@@ -39,6 +39,7 @@ pub fn open_with(directory: &Path, memtable_budget_bytes: u64, cache_bytes: u64)
         durability: Durability::Periodic,
         lateness_s: 3_600,
         compaction: CompactionOptions::default(),
+        content: Default::default(),
         live: None,
         clustering: vec![(Type::Int, Order::Ascending)],
         columns: vec![(ColumnId(1), Type::BigInt), (ColumnId(2), Type::Int), (data::VALUE, Type::Blob)],
