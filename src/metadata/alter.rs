@@ -111,6 +111,7 @@ impl ClusterState {
             Ok(id) => id,
             Err(refusal) => return absent(ask.if_exists, refusal),
         };
+        self.not_under_restore(id)?;
         let Some(known) = self.tables.get_mut(&id) else { return Ok(Applied::AlreadySo) };
         let subject = format!("table {}.{}", ask.keyspace, ask.name);
         let altered = altered(known, ask, &self.types, &subject)?;

@@ -50,6 +50,7 @@ pub fn birth(birth: &Birth) -> Result<ClusterState, Refusal> {
         tables: BTreeMap::new(),
         types: UserTypes::new(),
         dropped: BTreeSet::new(),
+        restores: BTreeMap::new(),
         started: BTreeSet::new(),
         next_keyspace: 1,
         next_node,
@@ -70,6 +71,9 @@ pub fn apply(state: &ClusterState, epoch: Epoch, entry: &Entry) -> (ClusterState
         Entry::CreateType(ask) => next.create_type(ask),
         Entry::AlterType(ask) => next.alter_type(ask),
         Entry::DropType(ask) => next.drop_type(ask),
+        Entry::RestoreBegun(begun) => next.begin_restore(begun),
+        Entry::Restored(restore) => next.end_restore(*restore),
+        Entry::RestoreGivenUp(restore) => next.give_up_restore(*restore),
         Entry::NodeStarted(node) => next.node_started(*node),
         Entry::Withdrawn { node, vnodes } => next.withdrawn(*node, vnodes),
     };
@@ -99,6 +103,7 @@ impl ClusterState {
         let Some(names) = self.names.get(&ask.name) else {
             return absent(ask.if_exists, no_keyspace(&ask.name));
         };
+        names.tables.values().try_for_each(|table| self.not_under_restore(*table))?;
         self.keyspaces.remove(&names.id);
         for id in names.tables.values() {
             self.tables.remove(id);
@@ -143,6 +148,7 @@ impl ClusterState {
             Ok(id) => id,
             Err(refusal) => return absent(ask.if_exists, refusal),
         };
+        self.not_under_restore(id)?;
         self.tables.remove(&id);
         self.dropped.insert(id);
         Ok(Applied::Changed)
@@ -151,6 +157,7 @@ impl ClusterState {
     /// The table goes on under another id. To everyone but those who ask for it by name the old one is dropped.
     fn truncate_table(&mut self, id: TableId, ask: &TruncateTable) -> Verdict {
         let old = self.find_table(&ask.keyspace, &ask.name)?;
+        self.not_under_restore(old)?;
         self.never_used(id, &format!("table {}.{}", ask.keyspace, ask.name))?;
         if let Some(KnownTable { table, next_column }) = self.tables.remove(&old) {
             let table = Table { id, version: table.version.saturating_add(1), ..Table::clone(&table) };
@@ -169,7 +176,7 @@ impl ClusterState {
     }
 
     /// A late copy of a request must not give an id a second time.
-    fn never_used(&self, id: TableId, subject: &str) -> Result<(), Refusal> {
+    pub(super) fn never_used(&self, id: TableId, subject: &str) -> Result<(), Refusal> {
         if self.tables.contains_key(&id) || self.dropped.contains(&id) {
             let explanation = format!("its id {id} was given to another table before");
             return Err(Refusal::new(Reason::Exists, subject, explanation));

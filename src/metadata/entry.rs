@@ -4,8 +4,9 @@
 //!  format version u8 = 1 | kind u8 | body
 //!
 //!  kind  1 create keyspace   2 drop keyspace   3 create table   4 drop table   5 alter table   6 truncate table
-//!       7 create type   8 alter type   9 drop type   16 node started   32 withdrawn
-//!  reserved: 10-15 further schema, 17-31 nodes and their states, 33-47 moves of vnodes, 48-63 settings, 64-79 roles,
+//!       7 create type   8 alter type   9 drop type   10 restore begun   11 restored   12 restore given up
+//!       16 node started   32 withdrawn
+//!  reserved: 13-15 further schema, 17-31 nodes and their states, 33-47 moves of vnodes, 48-63 settings, 64-79 roles,
 //!            80 generation
 //! ```
 //!
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::restore::{self, RestoreBegun};
 use super::{alter, parts, types};
 use crate::Result;
 use crate::codec::varint::{Reader, put_varint};
@@ -58,6 +60,12 @@ pub enum Entry {
     AlterType(AlterType),
     /// DROP TYPE
     DropType(DropType),
+    /// Tables come back, and are open to nobody until they are restored.
+    RestoreBegun(RestoreBegun),
+    /// All nodes have loaded what a restore brings: its tables are as any other.
+    Restored(Uuid),
+    /// A restore will not be finished: what it has made goes.
+    RestoreGivenUp(Uuid),
     /// A node has taken up its identity: from now on an empty directory that claims its address has lost data.
     NodeStarted(NodeId),
     /// A node has lost something of what it told of these vnodes. Their placements get the next number, so that
@@ -146,6 +154,18 @@ impl Entry {
                 parts::put_text(&mut out, name);
                 out.push(u8::from(*if_exists));
             }
+            Entry::RestoreBegun(begun) => {
+                out.push(10);
+                restore::put_begun(&mut out, begun);
+            }
+            Entry::Restored(restore) => {
+                out.push(11);
+                out.extend_from_slice(restore.as_bytes());
+            }
+            Entry::RestoreGivenUp(restore) => {
+                out.push(12);
+                out.extend_from_slice(restore.as_bytes());
+            }
             Entry::NodeStarted(node) => {
                 out.push(16);
                 put_varint(&mut out, u64::from(node.0));
@@ -196,6 +216,9 @@ impl Entry {
                 name: reader.text()?,
                 if_exists: parts::flag(&mut reader)?,
             }),
+            10 => Entry::RestoreBegun(restore::begun(&mut reader)?),
+            11 => Entry::Restored(parts::uuid(&mut reader)?),
+            12 => Entry::RestoreGivenUp(parts::uuid(&mut reader)?),
             16 => Entry::NodeStarted(NodeId(reader.varint_u32()?)),
             32 => Entry::Withdrawn { node: NodeId(reader.varint_u32()?), vnodes: placements(&mut reader)? },
             other => return Err(reader.corrupt(format!("no entry has kind {other}")).into()),

@@ -29,6 +29,7 @@ mod apply;
 mod entry;
 mod parts;
 mod refusal;
+mod restore;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ mod validate;
 pub use apply::{Applied, Verdict, apply, birth};
 pub use entry::{Birth, Entry, Member};
 pub use refusal::{Reason, Refusal};
+pub use restore::{Restore, RestoreBegun, RestoredTable};
 pub use snapshot::{decode_table, encode_table};
 pub use validate::{COLUMNS_MAX, KEYSPACES_MAX, NAME_MAX_CHARS, TABLES_MAX};
 
@@ -70,6 +72,7 @@ pub struct ClusterState {
     /// With all fields of the types that their fields name; so are the types of columns.
     types: UserTypes,
     dropped: BTreeSet<TableId>,
+    restores: BTreeMap<Uuid, Restore>,
     started: BTreeSet<NodeId>,
     next_keyspace: u32,
     next_node: u32,
@@ -202,6 +205,11 @@ impl ClusterState {
             if ids.len() != table.columns.len() || ids.last().is_some_and(|last| last >= next_column) {
                 return broken(format!("columns of table {} share a number or have it too early", table.name));
             }
+        }
+        if let Some(table) =
+            self.restores.values().flat_map(|restore| &restore.tables).find(|id| self.table(**id).is_none())
+        {
+            return broken(format!("table {table} is under restore and not there"));
         }
         self.check_types()?;
         if let Some(node) = self.started.iter().find(|node| self.ring.node(**node).is_none()) {

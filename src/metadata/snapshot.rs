@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!  "TRFLMET1" | format version u8 | epoch | cluster | nodes | owners | placements | keyspaces | tables | dropped | started
-//!             | version 2: types
+//!             | versions 2, 3: types | version 3: restores
 //! ```
 //!
-//! A state without user-defined types is written in version 1.
+//! A state without restores under way is written in version 2, one without user-defined types beside in version 1.
 //!
 //! Fields are drawn in `docs/formats.md`. Lists that have a key ascend by it, so equal states have equal bytes.
 
@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::restore::{put_restores, restores};
 use super::{ClusterState, Epoch, KnownTable, parts, types};
 use crate::codec::varint::{Reader, put_varint};
 use crate::model::types::UnknownType;
@@ -25,12 +26,14 @@ use crate::{Error, Result};
 const MAGIC: &[u8; 8] = b"TRFLMET1";
 const FORMAT_VERSION: u8 = 1;
 const FORMAT_VERSION_WITH_TYPES: u8 = 2;
+const FORMAT_VERSION_WITH_RESTORES: u8 = 3;
 
 impl ClusterState {
     /// The state's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        out.push(if self.types.is_empty() { FORMAT_VERSION } else { FORMAT_VERSION_WITH_TYPES });
+        let version = self.format_version();
+        out.push(version);
         put_varint(&mut out, u64::from(self.epoch.generation));
         put_varint(&mut out, self.epoch.index);
         out.extend_from_slice(self.cluster.as_bytes());
@@ -56,11 +59,22 @@ impl ClusterState {
         for node in &self.started {
             put_varint(&mut out, u64::from(node.0));
         }
-        if !self.types.is_empty() {
+        if version >= FORMAT_VERSION_WITH_TYPES {
             put_varint(&mut out, self.types.len() as u64);
             self.types.values().for_each(|definition| types::put_definition(&mut out, definition));
         }
+        if version >= FORMAT_VERSION_WITH_RESTORES {
+            put_restores(&mut out, &self.restores);
+        }
         out
+    }
+
+    fn format_version(&self) -> u8 {
+        match (self.restores.is_empty(), self.types.is_empty()) {
+            (false, _) => FORMAT_VERSION_WITH_RESTORES,
+            (true, false) => FORMAT_VERSION_WITH_TYPES,
+            (true, true) => FORMAT_VERSION,
+        }
     }
 
     /// What [`ClusterState::encode`] made, with its invariants checked.
@@ -70,9 +84,9 @@ impl ClusterState {
             return Err(reader.corrupt("it does not begin with TRFLMET1").into());
         }
         let version = reader.u8()?;
-        if version != FORMAT_VERSION && version != FORMAT_VERSION_WITH_TYPES {
+        if !(FORMAT_VERSION..=FORMAT_VERSION_WITH_RESTORES).contains(&version) {
             let reason = format!(
-                "it has format version {version}, this build reads {FORMAT_VERSION} and {FORMAT_VERSION_WITH_TYPES}"
+                "it has format version {version}, this build reads {FORMAT_VERSION} to {FORMAT_VERSION_WITH_RESTORES}"
             );
             return Err(reader.corrupt(reason).into());
         }
@@ -88,10 +102,17 @@ impl ClusterState {
             dropped: set(&mut reader, |reader| Ok(TableId(parts::uuid(reader)?)))?,
             started: set(&mut reader, |reader| Ok(NodeId(reader.varint_u32()?)))?,
             types: UserTypes::new(),
+            restores: BTreeMap::new(),
             names: BTreeMap::new(),
         };
-        if version == FORMAT_VERSION_WITH_TYPES {
+        if version >= FORMAT_VERSION_WITH_TYPES {
             state.types = user_types(&mut reader)?;
+        }
+        if version >= FORMAT_VERSION_WITH_RESTORES {
+            state.restores = restores(&mut reader)?;
+        }
+        if state.format_version() != version {
+            return Err(reader.corrupt("its version is not that of what it holds").into());
         }
         reader.end()?;
         resolve_columns(&mut state).map_err(|unknown| Error::Corrupt(reader.corrupt(unknown.to_string())))?;
@@ -172,7 +193,7 @@ fn keyspace(reader: &mut Reader) -> Result<(KeyspaceId, Arc<Keyspace>)> {
     Ok((id, Arc::new(keyspace)))
 }
 
-fn put_table(out: &mut Vec<u8>, KnownTable { table, next_column }: &KnownTable) {
+pub(super) fn put_table(out: &mut Vec<u8>, KnownTable { table, next_column }: &KnownTable) {
     out.extend_from_slice(table.id.0.as_bytes());
     put_varint(out, u64::from(table.keyspace.0));
     parts::put_text(out, &table.name);
@@ -187,7 +208,7 @@ fn put_table(out: &mut Vec<u8>, KnownTable { table, next_column }: &KnownTable) 
     parts::put_options(out, &table.options);
 }
 
-fn table(reader: &mut Reader) -> Result<(TableId, KnownTable)> {
+pub(super) fn table(reader: &mut Reader) -> Result<(TableId, KnownTable)> {
     let id = TableId(parts::uuid(reader)?);
     let keyspace = KeyspaceId(reader.varint_u32()?);
     let name = reader.text()?;
@@ -209,9 +230,6 @@ fn user_types(reader: &mut Reader) -> Result<UserTypes> {
         let definition = types::definition(reader)?;
         Ok(((definition.keyspace.clone(), definition.name.clone()), definition))
     })?;
-    if named.is_empty() {
-        return Err(reader.corrupt("a list of no types").into());
-    }
     resolved(named.into_values().collect()).map_err(|unknown| reader.corrupt(unknown.to_string()).into())
 }
 

@@ -19,6 +19,7 @@ use crate::model::{
 use crate::ring::Zone;
 
 mod alter;
+mod restore;
 mod types;
 
 fn member(number: u32, region: &str, zone: &str) -> Member {

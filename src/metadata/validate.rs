@@ -79,8 +79,12 @@ pub(super) fn replication(keyspace: &str, copies: &BTreeMap<String, u32>, ring: 
     Ok(())
 }
 
+pub(super) fn table_name(text: &str) -> Result<(), Refusal> {
+    name("table", text, NAME_MAX_CHARS, &IDENTIFIER)
+}
+
 pub(super) fn table(table: &CreateTable) -> Result<(), Refusal> {
-    name("table", &table.name, NAME_MAX_CHARS, &IDENTIFIER)?;
+    table_name(&table.name)?;
     let subject = format!("table {}.{}", table.keyspace, table.name);
     columns(&subject, &table.columns)?;
     options_of(&subject, &table.columns, &table.options)

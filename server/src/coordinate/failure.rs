@@ -7,6 +7,7 @@ use trefoil::model::NodeId;
 use trefoil_proto::REQUEST_ID_BYTES_MAX;
 use trefoil_proto::v1;
 use trefoil_proto::v1::error_detail::Kind;
+use uuid::Uuid;
 
 use super::naming::NoStamp;
 
@@ -112,6 +113,15 @@ fn replica_failure(
     let message = format!("{level} needs {required} replicas, {received} answered; {}", who.join(", "));
     let detail = v1::ReplicaFailureDetail { consistency: level_to_proto(level), required, received, failures };
     v1::Error::with(tonic::Code::Aborted, message, outcome, Kind::ReplicaFailure(detail))
+}
+
+/// The table is being loaded: nobody reads or writes it before all of it is there.
+pub(super) fn under_restore(table: &v1::TableRef, restore: Uuid) -> v1::Error {
+    let text = format!(
+        "table {}.{} is being restored; `trefoil restore status {restore}` says how far it has come",
+        table.keyspace, table.name
+    );
+    v1::Error::new(tonic::Code::FailedPrecondition, text, v1::Outcome::NotApplied)
 }
 
 /// The deadline had passed when the request came.

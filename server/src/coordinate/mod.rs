@@ -292,6 +292,9 @@ impl Lane {
                 epoch: Some(peers::epoch_to_proto(state.epoch())),
             }));
         }
+        if let Some(restore) = state.restore_of(table.id) {
+            return Err(failure::under_restore(reference, restore));
+        }
         let (keyspace, table) = (keyspace.clone(), table.clone());
         Ok(Place { state, keyspace, table })
     }
