@@ -27,7 +27,7 @@ use trefoil::metadata::{ClusterState, Epoch, encode_table};
 use trefoil::model::{Identity, Instant, NodeId, Stamp};
 use trefoil::received::namer::{HybridClock, Namer, Tick};
 use trefoil::snapshot::TableLabel;
-use trefoil::store::{Store, StoreOptions, TableSpec};
+use trefoil::store::{Content, Store, StoreOptions, TableSpec};
 use trefoil::vfs::Vfs;
 use trefoil_proto::v1;
 use trefoil_proto::v1::CallKind as K;
@@ -362,7 +362,7 @@ pub(crate) fn table_specs(state: &ClusterState) -> Vec<TableSpec> {
             compaction: table.options.compaction.clone(),
             clustering: table.clustering_types(),
             columns: table.columns.iter().map(|column| (column.id, column.ty.clone())).collect(),
-            content: Default::default(),
+            content: if state.restore_of(table.id).is_some() { Content::Loading } else { Content::Whole },
             live: state.live_columns(table.id),
             label: TableLabel {
                 keyspace: state.keyspace(table.keyspace).map(|keyspace| keyspace.name.clone()).unwrap_or_default(),

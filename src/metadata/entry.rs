@@ -154,18 +154,9 @@ impl Entry {
                 parts::put_text(&mut out, name);
                 out.push(u8::from(*if_exists));
             }
-            Entry::RestoreBegun(begun) => {
-                out.push(10);
-                restore::put_begun(&mut out, begun);
-            }
-            Entry::Restored(restore) => {
-                out.push(11);
-                out.extend_from_slice(restore.as_bytes());
-            }
-            Entry::RestoreGivenUp(restore) => {
-                out.push(12);
-                out.extend_from_slice(restore.as_bytes());
-            }
+            Entry::RestoreBegun(begun) => restore::put_begun(&mut out, begun),
+            Entry::Restored(restore) => restore::put_end(&mut out, 11, *restore),
+            Entry::RestoreGivenUp(restore) => restore::put_end(&mut out, 12, *restore),
             Entry::NodeStarted(node) => {
                 out.push(16);
                 put_varint(&mut out, u64::from(node.0));

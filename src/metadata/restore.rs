@@ -70,8 +70,15 @@ pub struct Restore {
     pub keyspaces: BTreeSet<KeyspaceId>,
 }
 
-/// Appends the body of an entry that begins a restore.
+/// Appends kind and body of an entry that ends a restore.
+pub(super) fn put_end(out: &mut Vec<u8>, kind: u8, restore: Uuid) {
+    out.push(kind);
+    out.extend_from_slice(restore.as_bytes());
+}
+
+/// Appends kind and body of an entry that begins a restore.
 pub(super) fn put_begun(out: &mut Vec<u8>, begun: &RestoreBegun) {
+    out.push(10);
     out.extend_from_slice(begun.restore.as_bytes());
     put_bytes(out, &begun.plan);
     put_varint(out, begun.keyspaces.len() as u64);
