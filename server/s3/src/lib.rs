@@ -7,6 +7,7 @@
 //!     ├─ Faulty      any of them, failing by plan                             faulty.rs
 //!     └─ Below       any of them, under a prefix                              below.rs
 //!   ObjectFiles      a read-only `vfs` whose files are objects                files.rs
+//!   repository       the backups of one cluster, for whoever reads them       repository/
 //!   local            an S3 of one's own on loopback (feature `local`)         local/
 //! ```
 //!
@@ -25,6 +26,7 @@ mod limits;
 pub mod local;
 mod location;
 mod memory;
+pub mod repository;
 mod s3;
 mod store;
 #[cfg(test)]
