@@ -19,6 +19,10 @@ use crate::Result;
 use crate::codec::varint::put_bytes;
 use crate::model::{NodeId, Stamp};
 
+/// How long a backup may last, pauses included, in microseconds: a day. What prune condemns stays for longer, so that no
+/// backup which began before relies on it (B080).
+pub const LASTS_MAX_US: i64 = 24 * 3_600 * 1_000_000;
+
 /// How far a backup has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -96,6 +100,12 @@ impl Intent {
     /// Where it is.
     pub fn key(&self) -> String {
         layout::intent(self.backup)
+    }
+
+    /// Whether a manifest of it may still be written: one that has lasted too long has failed, whether that is written down
+    /// or not.
+    pub fn may_complete(&self, now: Stamp) -> bool {
+        !self.phase.is_over() && now.0.saturating_sub(self.began_at.0) < LASTS_MAX_US
     }
 
     /// The object.

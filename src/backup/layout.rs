@@ -68,6 +68,89 @@ pub fn parse_piece(key: &str) -> Option<(NodeId, u64)> {
     (piece(parsed.0, parsed.1) == key).then_some(parsed)
 }
 
+/// An object, by its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// An SSTable: its SHA-256, and the suffix.
+    File([u8; 32], Option<u32>),
+    /// A piece of a node's log.
+    Piece(NodeId, u64),
+    /// A node's part of a backup.
+    Part(Uuid, NodeId),
+    /// A complete backup.
+    Manifest(Uuid),
+    /// A backup under way.
+    Intent(Uuid),
+    /// What a run of prune is about to remove.
+    Condemned(Uuid),
+    /// All complete backups.
+    Index,
+    /// Who prunes.
+    Lease,
+}
+
+impl Key {
+    /// Reads exactly the keys that are made here. `None`: it is no object of ours.
+    pub fn parse(key: &str) -> Option<Key> {
+        let uuid = |text: &str| Uuid::try_parse(text).ok();
+        let node = |text: &str| u32::from_str_radix(text, 16).ok().map(NodeId);
+        let parsed = match key.split_once('/') {
+            None if key == INDEX => Key::Index,
+            None if key == LEASE => Key::Lease,
+            None => return None,
+            Some(("obj", rest)) => {
+                let (_, name) = rest.split_once('/')?;
+                let (digits, suffix) = match name.split_once('-') {
+                    Some((digits, suffix)) => (digits, Some(u32::from_str_radix(suffix, 16).ok().filter(|n| *n != 0)?)),
+                    None => (name, None),
+                };
+                Key::File(parse_hash(digits)?, suffix)
+            }
+            Some(("log", _)) => parse_piece(key).map(|(node, number)| Key::Piece(node, number))?,
+            Some(("part", rest)) => {
+                let (backup, of) = rest.split_once('/')?;
+                Key::Part(uuid(backup)?, node(of)?)
+            }
+            Some(("backup", rest)) => Key::Manifest(uuid(rest)?),
+            Some(("intent", rest)) => Key::Intent(uuid(rest)?),
+            Some(("condemned", rest)) => Key::Condemned(uuid(rest)?),
+            Some(_) => return None,
+        };
+        // Exactly the key that we would make, so that no two keys mean the same.
+        (parsed.text() == key).then_some(parsed)
+    }
+
+    /// The key.
+    pub fn text(&self) -> String {
+        match self {
+            Key::File(hash, suffix) => file(hash, *suffix),
+            Key::Piece(node, number) => piece(*node, *number),
+            Key::Part(backup, node) => part(*backup, *node),
+            Key::Manifest(id) => backup(*id),
+            Key::Intent(id) => intent(*id),
+            Key::Condemned(prune) => condemned(*prune),
+            Key::Index => INDEX.to_owned(),
+            Key::Lease => LEASE.to_owned(),
+        }
+    }
+}
+
+fn parse_hash(digits: &str) -> Option<[u8; 32]> {
+    let mut hash = [0; 32];
+    if digits.len() != 2 * hash.len() || !digits.is_ascii() {
+        return None;
+    }
+    for (at, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(hash)
+}
+
+/// The key of what a run of prune is about to remove.
+pub fn condemned(prune: Uuid) -> String {
+    format!("{CONDEMNED}{prune}")
+}
+
 /// The key of a part.
 pub fn part(backup: Uuid, node: NodeId) -> String {
     format!("{PARTS}{backup}/{:08x}", node.0)

@@ -17,10 +17,12 @@
 //! backup, and lists nothing that is not there (B035).
 
 mod complete;
+mod condemned;
 mod index;
 mod intent;
 pub mod layout;
 mod manifest;
+pub mod mark;
 mod object;
 mod part;
 mod piece;
@@ -29,8 +31,9 @@ mod source;
 mod tests;
 
 pub use complete::{Chain, Incomplete, check};
+pub use condemned::{Condemned, Lease};
 pub use index::{Index, IndexEntry};
-pub use intent::{Intent, Phase};
+pub use intent::{Intent, LASTS_MAX_US, Phase};
 pub use manifest::{Absent, Listed, ListedPart, ListedPiece, Manifest, Scope};
 pub use object::{Head, HeadRead, Kind};
 pub use part::{Part, StoredFile};

@@ -37,6 +37,10 @@ pub enum Kind {
     Index = 4,
     /// A backup under way.
     Intent = 5,
+    /// What a run of prune is about to remove.
+    Condemned = 6,
+    /// Who prunes.
+    Lease = 7,
 }
 
 impl Kind {
@@ -48,6 +52,8 @@ impl Kind {
             Kind::Manifest => "manifest of a backup",
             Kind::Index => "index of backups",
             Kind::Intent => "intent of a backup",
+            Kind::Condemned => "list of condemned objects",
+            Kind::Lease => "lease of prune",
         }
     }
 }

@@ -117,8 +117,20 @@ fn index() -> Index {
     index
 }
 
-/// Each kind: its key, its bytes, and whether other bytes are refused.
-fn kinds() -> Vec<(String, Bytes, fn(&str, &Bytes) -> crate::Result<()>)> {
+fn condemned() -> Condemned {
+    let keys = [part().key(), layout::piece(NodeId(2), 7), part().files[0].key()].into();
+    Condemned { cluster: CLUSTER, prune: Uuid::from_u128(3), published_at: Stamp(1), keys }
+}
+
+fn lease(until: Stamp) -> Lease {
+    Lease { cluster: CLUSTER, holder: Uuid::from_u128(3), until }
+}
+
+/// Reads an object of one kind.
+type Read = fn(&str, &Bytes) -> crate::Result<()>;
+
+/// Each kind: its key, its bytes, and its reader.
+fn kinds() -> Vec<(String, Bytes, Read)> {
     let records: Vec<_> = (1..=40).map(|sequence| record(sequence, 100 + sequence as i64)).collect();
     let piece = Piece::new(head(7, 4_096, 9_000, 200), &records, bits());
     vec![
@@ -129,6 +141,8 @@ fn kinds() -> Vec<(String, Bytes, fn(&str, &Bytes) -> crate::Result<()>)> {
         (manifest().key(), manifest().encode(), |key, bytes| Manifest::decode(key, bytes).map(drop)),
         (layout::INDEX.to_owned(), index().encode(), |_, bytes| Index::decode(bytes).map(drop)),
         (intent().key(), intent().encode(), |key, bytes| Intent::decode(key, bytes).map(drop)),
+        (condemned().key(), condemned().encode(), |key, bytes| Condemned::decode(key, bytes).map(drop)),
+        (layout::LEASE.to_owned(), lease(Stamp(9)).encode(), |_, bytes| Lease::decode(bytes).map(drop)),
     ]
 }
 
@@ -180,7 +194,7 @@ fn every_flipped_byte_and_every_cut_is_found() {
 
 #[test]
 fn an_object_under_another_key_is_refused() {
-    for (key, bytes, read) in kinds().into_iter().filter(|(key, ..)| key != layout::INDEX) {
+    for (key, bytes, read) in kinds().into_iter().filter(|(key, ..)| key != layout::INDEX && key != layout::LEASE) {
         let error = read(&format!("{key}0"), &bytes).unwrap_err();
         assert!(error.to_string().contains("than its key says"), "{error}");
     }
@@ -210,6 +224,47 @@ fn b079_keys_are_exact() {
     assert_eq!(layout::parse_backup(layout::BACKUPS, &key), Some(BACKUP));
     assert_eq!(layout::parse_backup(layout::BACKUPS, &key.to_uppercase()), None);
     assert_eq!(layout::file(&[0xab; 32], Some(1)), format!("obj/ab/{}-00000001", "ab".repeat(32)));
+}
+
+/// Names of keyspaces and tables stood in paths, where `..`, slashes and `snapshots` were taken for something else. Here keys are
+/// numbers, and what is not exactly a key that we would make is none of ours.
+#[test]
+fn b091_keys_are_numbers_and_nothing_else_is_a_key() {
+    let keys = [
+        layout::Key::File([0xab; 32], None),
+        layout::Key::File([0xab; 32], Some(1)),
+        layout::Key::Piece(NodeId(10), 255),
+        layout::Key::Part(BACKUP, NodeId(2)),
+        layout::Key::Manifest(BACKUP),
+        layout::Key::Intent(BACKUP),
+        layout::Key::Condemned(BACKUP),
+        layout::Key::Index,
+        layout::Key::Lease,
+    ];
+    for key in keys {
+        let text = key.text();
+        assert_eq!(layout::Key::parse(&text), Some(key), "{text}");
+        assert!(text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "/-".contains(c)), "{text}");
+        for wrong in
+            [format!("{text}/"), format!("/{text}"), format!("{text}0"), text.to_uppercase(), format!(" {text}")]
+        {
+            assert_eq!(layout::Key::parse(&wrong), None, "{wrong}");
+        }
+    }
+    let hash = "ab".repeat(32);
+    let wrong =
+        [format!("obj/ac/{hash}"), format!("obj/ab/{hash}-00000000"), format!("obj/ab/../{hash}"), "part/x/y".into()];
+    wrong.iter().for_each(|wrong| assert_eq!(layout::Key::parse(wrong), None, "{wrong}"));
+}
+
+#[test]
+fn one_run_at_a_time_may_prune() {
+    let (one, other) = (Uuid::from_u128(3), Uuid::from_u128(4));
+    let take = |present, holder, now| Lease::taken(CLUSTER, present, holder, Stamp(now), 10);
+    assert_eq!(take(None, one, 5).unwrap(), lease(Stamp(15)));
+    assert_eq!(take(Some(lease(Stamp(15))), one, 8).unwrap(), lease(Stamp(18)), "renewed");
+    assert!(take(Some(lease(Stamp(15))), other, 14).is_err());
+    assert_eq!(take(Some(lease(Stamp(15))), other, 15).unwrap().holder, other);
 }
 
 #[test]

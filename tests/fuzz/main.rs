@@ -64,6 +64,7 @@ fn samples(target: &str) -> Vec<Vec<u8>> {
         "manifest" => kept(&["manifest"]),
         "manifest_edit" => payloads("manifest", 12),
         "snapshot" => payloads("snapshot", 12),
+        "backup_object" => backup_objects(),
         "received_set" => received_sets(),
         "report" => [kept(&["report"]), kept(&["reconciled"])].concat(),
         "metadata_entry" => kept(&["metadata-"]),
@@ -110,6 +111,15 @@ fn sections() -> Vec<Vec<u8>> {
         [&[number as u8], &file[from..from + len]].concat()
     };
     (0..4).map(section).collect()
+}
+
+/// Objects as they are, and their heads, which the target seals by itself.
+fn backup_objects() -> Vec<Vec<u8>> {
+    let objects = kept(&["backup-"]);
+    let head =
+        |object: &Vec<u8>| object[37..37 + u64::from_le_bytes(object[29..37].try_into().unwrap()) as usize].to_vec();
+    let heads: Vec<_> = objects.iter().map(head).collect();
+    [objects, heads].concat()
 }
 
 fn received_sets() -> Vec<Vec<u8>> {

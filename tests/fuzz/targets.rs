@@ -8,6 +8,8 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use prost::Message;
+use sha2::{Digest, Sha256};
+use trefoil::backup::{self, layout};
 use trefoil::codec::compress::read_block;
 use trefoil::codec::entry::{Trust, read_entry};
 use trefoil::codec::frame::{put_frame, read_frame};
@@ -61,6 +63,20 @@ pub const TARGETS: &[Decoder] = &[
     ("manifest", &["src/store/manifest.rs"], manifest),
     ("manifest_edit", &["src/store/change.rs"], manifest_edit),
     ("snapshot", &["src/snapshot/manifest.rs", "src/snapshot/directory.rs"], snapshot),
+    (
+        "backup_object",
+        &[
+            "src/backup/object.rs",
+            "src/backup/part.rs",
+            "src/backup/piece.rs",
+            "src/backup/manifest.rs",
+            "src/backup/index.rs",
+            "src/backup/intent.rs",
+            "src/backup/condemned.rs",
+            "src/backup/layout.rs",
+        ],
+        backup_object,
+    ),
     ("received_set", &["src/received/mod.rs"], received_set),
     ("report", &["src/received/report.rs", "src/received/told.rs"], report),
     ("metadata_entry", &["src/metadata/entry.rs", "src/metadata/parts.rs", "src/codec/types.rs"], metadata_entry),
@@ -90,6 +106,7 @@ pub fn sample(hex: &str) -> Vec<u8> {
 static SSTABLE: LazyLock<Vec<u8>> = LazyLock::new(|| sample(include_str!("../golden/data/v1/sstable.hex")));
 static MANIFEST: LazyLock<Vec<u8>> = LazyLock::new(|| sample(include_str!("../golden/data/v1/manifest.hex")));
 static SNAPSHOT: LazyLock<Vec<u8>> = LazyLock::new(|| sample(include_str!("../golden/data/v1/snapshot.hex")));
+static PIECE: LazyLock<Vec<u8>> = LazyLock::new(|| sample(include_str!("../golden/data/v1/backup-piece.hex")));
 static IDENTITY: LazyLock<Vec<u8>> = LazyLock::new(|| sample(include_str!("../golden/data/v1/identity.hex")));
 
 /// The tables of the kept cluster state.
@@ -341,6 +358,45 @@ pub fn snapshot(data: &[u8]) {
         let vfs = files(&[("/snapshot/SNAPSHOT", file)]);
         let _ = snapshot::read(&*vfs, Path::new("/snapshot"));
     }
+}
+
+/// Bytes of a bucket as every kind of object, as the head of one under a right hash, and as the records of a piece.
+pub fn backup_object(data: &[u8]) {
+    let heads = (1..=7).map(|kind| sealed(kind, data, None));
+    let piece_head = &PIECE[37..37 + usize::from(PIECE[29])];
+    for object in heads.chain([bytes(data), sealed(2, piece_head, Some(data))]) {
+        read_backup_object(&object);
+    }
+    let _ = std::str::from_utf8(data).map(layout::Key::parse);
+}
+
+fn read_backup_object(object: &Bytes) {
+    let backup = Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00b1);
+    let piece = layout::piece(NodeId(3), 41);
+    let _ = backup::Part::decode(&layout::part(backup, NodeId(3)), object);
+    let _ = backup::PieceHead::read(&piece, object);
+    if let Ok(piece) = backup::Piece::decode(&piece, object) {
+        let _ = piece.for_each(|record| record.mutation()?.check().map(drop));
+    }
+    let _ = backup::Manifest::decode(&layout::backup(backup), object);
+    if let Ok(index) = backup::Index::decode(object) {
+        assert_eq!(index.encode(), object);
+    }
+    let _ = backup::Intent::decode(&layout::intent(backup), object);
+    let _ = backup::Condemned::decode(&layout::condemned(Uuid::from_u128(7)), object);
+    let _ = backup::Lease::decode(object);
+}
+
+/// An object of a backup, with hashes that fit.
+fn sealed(kind: u8, head: &[u8], body: Option<&[u8]>) -> Bytes {
+    let mut out =
+        [&b"TRFLBKP1\x01\0\0\0"[..], &[kind][..], &[7; 16][..], &(head.len() as u64).to_le_bytes()[..], head].concat();
+    out.extend(Sha256::digest(&out));
+    if let Some(body) = body {
+        out.extend(body);
+        out.extend(Sha256::digest(&out));
+    }
+    out.into()
 }
 
 pub fn received_set(data: &[u8]) {

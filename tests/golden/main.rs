@@ -1,5 +1,6 @@
 //! What must never come out differently: the outcome of merges, and the bytes of every persisted kind, kept as files.
 
+mod backup;
 mod bytes;
 mod hints;
 mod kept;
