@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
-use trefoil::model::{MutationName, Stamp};
+use trefoil::model::{MutationName, NodeId, Stamp};
 use trefoil::received::ReceivedSet;
 use trefoil::received::told::Reconciled;
 
@@ -48,6 +48,10 @@ impl Data {
             *there = version.max(*there);
         }
         self.history.entry(key).or_default().extend(history);
+    }
+
+    pub fn merge(&mut self, other: &Data) {
+        other.history.iter().for_each(|(key, history)| self.insert(*key, other.keys.get(key).copied(), history));
     }
 
     pub fn has(&self, mutation: &Mutation) -> bool {
@@ -102,6 +106,8 @@ pub struct Manifest {
     /// The log is replayed from here.
     pub replay_from: usize,
     pub data: Data,
+    /// Something was lost, and all is to be had from the others.
+    pub withdrawn: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -111,6 +117,8 @@ pub struct Disk {
     pub synced: usize,
     pub manifest: Manifest,
     pub ceiling: Stamp,
+    /// The highest clock heard of each peer.
+    pub heard: BTreeMap<NodeId, Stamp>,
 }
 
 impl Disk {
@@ -122,14 +130,6 @@ impl Disk {
 
     pub fn sync(&mut self, up_to: usize) {
         self.synced = self.synced.max(up_to);
-    }
-
-    /// The record of a name, from however far back: the toy never lets go of its log.
-    pub fn find(&self, id: usize) -> Option<Mutation> {
-        self.log[..self.synced].iter().find_map(|record| match record {
-            Record::Named(named) if named.id == id => Some(*named),
-            _ => None,
-        })
     }
 
     /// Whether a loss of power now would leave the mutation.

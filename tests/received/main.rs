@@ -9,6 +9,7 @@
 use world::World;
 
 mod disk;
+mod loss;
 mod node;
 mod settings;
 mod world;
@@ -21,10 +22,13 @@ fn soak() {
     let number = |name: &str, otherwise| std::env::var(name).map_or(otherwise, |value| value.parse().unwrap());
     let (seeds, first) = (number("TREFOIL_RECEIVED_SEEDS", SEEDS), number("TREFOIL_RECEIVED_SEED", 1));
     let all = std::env::var("TREFOIL_RECEIVED_ALL").is_ok();
-    let (mut purges, mut failed) = (0, 0);
+    let (mut purges, mut rebuilt, mut failed) = (0, 0, 0);
     for seed in first..first + seeds {
         match World::run(seed) {
-            Ok(world) => purges += world.purges,
+            Ok(world) => {
+                purges += world.purges;
+                rebuilt += world.rebuilt;
+            }
             Err(fault) => {
                 failed += 1;
                 let again = format!(
@@ -35,6 +39,8 @@ fn soak() {
             }
         }
     }
-    println!("{seeds} histories from seed {first}, {purges} deletions purged, {failed} failed");
+    println!(
+        "{seeds} histories from seed {first}, {purges} deletions purged, {rebuilt} disks rebuilt, {failed} failed"
+    );
     assert!(purges as u64 > seeds / 4, "only {purges} deletions were purged: this shows nothing");
 }

@@ -13,6 +13,7 @@ use trefoil::received::told::Reconciled;
 use trefoil::received::{ReceivedSet, Slice};
 
 use crate::disk::{Data, Disk, Mutation, Record, Version};
+use crate::loss::Greeted;
 use crate::settings::Settings;
 
 pub const SLICE: Slice = (KeyspaceId(1), Vnode(7));
@@ -20,14 +21,18 @@ pub const SLICE: Slice = (KeyspaceId(1), Vnode(7));
 /// What nodes send each other.
 #[derive(Debug, Clone)]
 pub enum Message {
-    Write(Mutation),
+    /// What it does to the slice, and under which number of its placement it is meant to count.
+    Write(Mutation, u64),
     Ack(usize),
     /// The record came too late, and will not be taken.
     TooLate(usize),
     Report(Vec<u8>),
     Fetch(Vec<MutationName>),
     AskData(u8),
+    Greet,
+    Greeted(Greeted),
     Data {
+        placement: u64,
         key: u8,
         version: Option<Version>,
         history: BTreeSet<usize>,
@@ -61,23 +66,30 @@ enum Waiting {
 #[derive(Debug)]
 pub struct Run {
     pub exchange: Exchange,
+    /// Whether all peers have been greeted: before, nothing is named, taken or told.
+    pub open: bool,
+    pub to_greet: BTreeSet<NodeId>,
+    /// The ceiling of the clock as the disk had it.
+    pub ceiling_found: Stamp,
+    /// The disk was older than what peers know.
+    pub begin_again: bool,
     clock: HybridClock,
     namer: Namer,
     queue: VecDeque<Waiting>,
     /// Flushed data and what is inserted above it.
     pub memtable: Data,
-    inserted: usize,
-    own: ReceivedSet,
+    pub inserted: usize,
+    pub own: ReceivedSet,
     /// Named records behind what is in the set: where they end, and what they are.
-    pending: BTreeMap<usize, Mutation>,
+    pub pending: BTreeMap<usize, Mutation>,
     /// Who waits for which record, by where it ends.
-    waiters: BTreeMap<usize, (NodeId, usize)>,
+    pub waiters: BTreeMap<usize, (NodeId, usize)>,
     log_step: u8,
     last_sync: Instant,
     writes: VecDeque<(u8, i64, bool)>,
     named: Option<Mutation>,
     closing: (u8, Stamp, Stamp),
-    keeping: (u8, Vec<(Slice, Reconciled)>),
+    pub keeping: (u8, Vec<(Slice, Reconciled)>),
     /// Writes by whom they still lack.
     unacknowledged: BTreeMap<usize, (Mutation, BTreeSet<NodeId>)>,
 }
@@ -89,6 +101,10 @@ pub struct Node {
     /// What the wall clock is off by.
     pub clock_off: i64,
     pub started_at: i64,
+    /// The number of the slice's placement as this node knows it.
+    pub placement: u64,
+    /// Nobody counts on this disk: it lost something, and is not rebuilt yet.
+    pub damaged: bool,
 }
 
 /// What a step did that others must know of.
@@ -98,6 +114,8 @@ pub struct Effects {
     /// Deletions that went.
     pub purged: Vec<(u8, Version)>,
     pub told: Option<(NodeId, Report)>,
+    /// The slice was withdrawn: the metadata log is to give its placement the next number.
+    pub withdrew: bool,
 }
 
 /// What a node may look at while it takes a step.
@@ -129,7 +147,8 @@ impl Node {
                 seen = seen.max(mutation.stamp);
             }
         }
-        let clock = HybridClock::new(self.disk.ceiling, seen);
+        let ceiling_found = self.disk.ceiling;
+        let clock = HybridClock::new(ceiling_found, seen);
         let closed = clock.closed_at_start();
         let start = Stamp(self.wall(context.now).max(clock.last().0 + 1));
         let (reconciled, purged) = (manifest.reconciled.clone(), manifest.purged);
@@ -137,9 +156,16 @@ impl Node {
         self.disk.ceiling = start;
         let mut exchange = Exchange::new(self.id, start.0 as u64, closed, context.settings.purge_after_us);
         exchange.restore(SLICE, own.clone(), reconciled, purged, Instant(0));
-        exchange.place(SLICE, 1, context.nodes, Instant(0));
+        exchange.place(SLICE, self.placement, context.nodes, Instant(0));
+        if self.disk.manifest.withdrawn {
+            exchange.withdraw(SLICE, Instant(0));
+        }
         self.run = Some(Run {
             exchange,
+            open: false,
+            to_greet: context.nodes.iter().copied().filter(|node| *node != self.id).collect(),
+            ceiling_found,
+            begin_again: false,
             clock: HybridClock::new(start, seen),
             namer: Namer::new(self.id, start).unwrap(),
             queue: VecDeque::new(),
@@ -158,7 +184,7 @@ impl Node {
         });
     }
 
-    fn instant(&self, now: i64) -> Instant {
+    pub fn instant(&self, now: i64) -> Instant {
         Instant((now - self.started_at) as u64)
     }
 
@@ -168,13 +194,28 @@ impl Node {
         }
     }
 
+    /// The metadata log has given the slice's placement another number. What waits to be logged was meant for the one before.
+    pub fn place(&mut self, placement: u64, context: &mut Context) {
+        let instant = self.instant(context.now);
+        self.placement = placement;
+        if let Some(run) = &mut self.run {
+            run.queue.clear();
+            run.exchange.place(SLICE, placement, context.nodes, instant);
+        }
+    }
+
     pub fn ask_data(&self, key: u8, of: NodeId) -> Vec<(NodeId, Message)> {
         if self.run.is_some() { vec![(of, Message::AskData(key))] } else { Vec::new() }
     }
 
     pub fn step(&mut self, thread: Thread, context: &mut Context) -> Effects {
         let mut effects = Effects::default();
-        if self.run.is_some() {
+        let open = self.run.as_ref().map(|run| run.open);
+        if open == Some(false) && thread == Thread::Reporter {
+            let to_greet = &self.run.as_ref().unwrap().to_greet;
+            effects.send.extend(to_greet.iter().map(|node| (*node, Message::Greet)));
+        }
+        if open == Some(true) && (!self.disk.manifest.withdrawn || thread == Thread::Reporter) {
             match thread {
                 Thread::Log => self.log(context, &mut effects),
                 Thread::Coordinator => self.coordinate(context, &mut effects),
@@ -189,10 +230,24 @@ impl Node {
     pub fn receive(&mut self, from: NodeId, message: Message, context: &mut Context) -> Effects {
         let mut effects = Effects::default();
         let (wall, instant) = (self.wall(context.now), self.instant(context.now));
-        let Some(run) = &mut self.run else { return effects };
+        let withdrawn = self.disk.manifest.withdrawn;
         match message {
-            Message::Write(mutation) => {
-                if run.clock.observe(mutation.stamp, wall).is_ok() {
+            Message::Greet => {
+                effects.send = self.answer_greeting(from);
+                return effects;
+            }
+            Message::Greeted(greeted) => {
+                self.on_greeted(from, greeted, context, &mut effects);
+                return effects;
+            }
+            _ => {}
+        }
+        let Some(run) = self.run.as_mut().filter(|run| run.open) else { return effects };
+        match message {
+            Message::Greet | Message::Greeted(_) => {}
+            Message::Write(..) | Message::Fetch(_) | Message::AskData(_) | Message::Data { .. } if withdrawn => {}
+            Message::Write(mutation, placement) => {
+                if placement == self.placement && run.clock.observe(mutation.stamp, wall).is_ok() {
                     run.queue.push_back(Waiting::Write(from, mutation));
                 }
             }
@@ -203,11 +258,16 @@ impl Node {
             }
             Message::Report(bytes) => {
                 run.exchange.on_report(from, Report::decode(bytes.into()).unwrap(), instant);
+                let clock = run.exchange.clock_of(from).max(self.disk.heard.get(&from).copied());
+                self.disk.heard.extend(clock.map(|clock| (from, clock)));
             }
             Message::Fetch(names) => {
-                let ids = names.iter().filter_map(|name| context.mutations.iter().find(|known| known.name == *name));
-                let found = ids.filter_map(|known| self.disk.find(known.id));
-                effects.send.extend(found.map(|mutation| (from, Message::Write(mutation))));
+                // The toy finds every record whose name it has, also one that came with a rebuild and never was in its log:
+                // that a replica takes over a set by comparing data is not tried here.
+                let own = &run.own;
+                let found =
+                    context.mutations.iter().filter(|known| names.contains(&known.name) && own.contains(known.name));
+                effects.send.extend(found.map(|mutation| (from, Message::Write(*mutation, self.placement))));
             }
             Message::AskData(key) => {
                 let known_through = run.exchange.reconciled(SLICE);
@@ -215,9 +275,13 @@ impl Node {
                 let data = &self.run.as_ref().unwrap().memtable;
                 let history = data.history.get(&key).cloned().unwrap_or_default();
                 let version = data.keys.get(&key).copied();
-                effects.send.push((from, Message::Data { key, version, history, known_through }));
+                let placement = self.placement;
+                effects.send.push((from, Message::Data { placement, key, version, history, known_through }));
             }
-            Message::Data { key, version, history, known_through } => {
+            Message::Data { placement, key, version, history, known_through } => {
+                if placement != self.placement {
+                    return effects;
+                }
                 run.queue.push_back(Waiting::Data(key, version, history, known_through));
             }
         }
@@ -270,14 +334,14 @@ impl Node {
         }
     }
 
-    fn insert(&mut self) {
+    pub fn insert(&mut self) {
         let run = self.run.as_mut().unwrap();
         self.disk.log[run.inserted..].iter().for_each(|record| record.apply(&mut run.memtable));
         run.inserted = self.disk.log.len();
         run.settle(self.disk.synced);
     }
 
-    fn sync(&mut self) {
+    pub fn sync(&mut self) {
         self.disk.sync(self.disk.log.len());
         self.run.as_mut().unwrap().settle(self.disk.synced);
     }
@@ -289,7 +353,7 @@ impl Node {
             run.queue.push_back(Waiting::Write(self.id, mutation));
             run.unacknowledged.insert(mutation.id, (mutation, context.nodes.iter().copied().collect()));
             let others = context.nodes.iter().filter(|node| **node != self.id);
-            effects.send.extend(others.map(|node| (*node, Message::Write(mutation))));
+            effects.send.extend(others.map(|node| (*node, Message::Write(mutation, self.placement))));
             return;
         }
         if let Some(ceiling) = run.clock.wants_ceiling(wall) {
@@ -409,7 +473,7 @@ impl Node {
             }
         }
         run.unacknowledged.retain(|_, (mutation, lacking)| {
-            lacking.iter().for_each(|node| effects.send.push((*node, Message::Write(*mutation))));
+            lacking.iter().for_each(|node| effects.send.push((*node, Message::Write(*mutation, self.placement))));
             !lacking.is_empty() && !context.settings.forgets(context.rng)
         });
     }

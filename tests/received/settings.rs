@@ -22,6 +22,8 @@ pub struct Settings {
     pub late: u32,
     /// Of a thousand resends, how many are the last.
     pub forgotten: u32,
+    /// Whether disks lose something.
+    pub losses: bool,
 }
 
 impl Settings {
@@ -40,6 +42,7 @@ impl Settings {
             lost: pick(&mut rng, &[0, 20, 100, 400]) as u32,
             late: pick(&mut rng, &[0, 5, 30]) as u32,
             forgotten: pick(&mut rng, &[0, 100, 1_000]) as u32,
+            losses: rng.random(),
         };
         (settings, rng)
     }

@@ -9,6 +9,7 @@ use trefoil::model::{MutationName, NodeId, Stamp};
 use trefoil::received::told::Told;
 
 use crate::disk::{Disk, Mutation, Version};
+use crate::loss::rebuild;
 use crate::node::{Context, Effects, Message, Node, SLICE, THREADS, Thread};
 use crate::settings::Settings;
 
@@ -25,6 +26,10 @@ enum Event {
     Fault,
     Start(NodeId),
     Quiet,
+    /// A node hears of the placement's number.
+    Placement(NodeId),
+    /// A withdrawn node looks whether it can be rebuilt.
+    Rebuild(NodeId),
 }
 
 pub struct World {
@@ -50,6 +55,12 @@ pub struct World {
     /// Up to where each node's word was checked.
     checked: BTreeMap<NodeId, Stamp>,
     told: BTreeMap<NodeId, Told>,
+    /// The number of the slice's placement, by the metadata log.
+    placement: u64,
+    /// Disks as they once were.
+    images: BTreeMap<NodeId, Disk>,
+    /// How many disks lost something and were rebuilt.
+    pub rebuilt: usize,
     /// How many deletions went.
     pub purges: usize,
 }
@@ -77,13 +88,24 @@ impl World {
             void: BTreeSet::new(),
             checked: BTreeMap::new(),
             told: BTreeMap::new(),
+            placement: 1,
+            images: BTreeMap::new(),
+            rebuilt: 0,
             purges: 0,
             settings,
             ids: ids.clone(),
         };
         for id in ids {
             let clock_off = world.rng.random_range(-100_000..100_000);
-            world.nodes.push(Node { id, disk: Disk::default(), run: None, clock_off, started_at: 0 });
+            world.nodes.push(Node {
+                id,
+                disk: Disk::default(),
+                run: None,
+                clock_off,
+                started_at: 0,
+                placement: 1,
+                damaged: false,
+            });
             world.after(0, Event::Start(id));
         }
         world.after(1_000_000, Event::ClientWrite);
@@ -133,6 +155,8 @@ impl World {
             Event::Start(id) => {
                 let place = id.0 as usize - 1;
                 if self.nodes[place].run.is_none() {
+                    // An older disk may have been withdrawn.
+                    self.after(1_000_000, Event::Rebuild(id));
                     self.runs[place] += 1;
                     let run = self.runs[place];
                     THREADS.iter().for_each(|thread| self.after(1_000, Event::Step(id, run, *thread)));
@@ -147,7 +171,46 @@ impl World {
                 self.become_quiet();
                 Ok(())
             }
+            Event::Placement(id) => {
+                let placement = self.placement;
+                self.with(id, |node, context| {
+                    node.place(placement, context);
+                    Effects::default()
+                })
+            }
+            Event::Rebuild(id) => self.rebuild(id),
         }
+    }
+
+    /// The entry that a node withdrew: everybody hears of it, some late.
+    fn withdrawn(&mut self, id: NodeId) {
+        self.placement += 1;
+        self.told.remove(&id);
+        self.nodes[id.0 as usize - 1].damaged = true;
+        for place in 0..self.ids.len() {
+            let wait = self.rng.random_range(0..20_000_000);
+            self.after(wait, Event::Placement(self.ids[place]));
+        }
+        self.after(1_000_000, Event::Rebuild(id));
+    }
+
+    /// Everything that anybody relied on must be on the new disk too.
+    fn rebuild(&mut self, id: NodeId) -> Checked {
+        let place = id.0 as usize - 1;
+        if !self.nodes[place].disk.manifest.withdrawn {
+            return Ok(());
+        }
+        if !rebuild(&mut self.nodes, place, self.placement, self.now) {
+            self.after(5_000_000, Event::Rebuild(id));
+            return Ok(());
+        }
+        self.rebuilt += 1;
+        self.nodes[place].damaged = false;
+        let through = self.checked.values().copied().max().unwrap_or_default();
+        let relied: Vec<_> = self.mutations.iter().filter(|mutation| mutation.stamp <= through).copied().collect();
+        relied.iter().try_for_each(|mutation| {
+            self.check_everywhere(mutation).map_err(|fault| format!("{id} is rebuilt: {fault}"))
+        })
     }
 
     fn step(&mut self, id: NodeId, run: u64, thread: Thread) -> Checked {
@@ -206,7 +269,35 @@ impl World {
             4 | 5 => {
                 self.cut_off.insert(id, self.now + length);
             }
+            6 if self.settings.losses => self.lose(place, length),
             kind => self.stop(place, kind < 9, length),
+        }
+    }
+
+    /// A file is damaged and quarantined; or the directory becomes what it was some time ago. One at a time, as what two
+    /// disks lose nobody can give back.
+    fn lose(&mut self, place: usize, length: i64) {
+        if self.nodes.iter().any(|node| node.damaged) {
+            return;
+        }
+        let id = self.ids[place];
+        let image = self.images.insert(id, self.nodes[place].disk.clone());
+        let set_back = self.rng.random();
+        match image {
+            Some(image) if set_back && self.nodes[place].run.is_some() => {
+                self.stop(place, true, length);
+                self.nodes[place].disk = image;
+                self.nodes[place].disk.lose_power(&mut self.rng);
+                self.nodes[place].damaged = true;
+                self.told.remove(&id);
+            }
+            _ if self.nodes[place].run.as_ref().is_some_and(|run| run.open) => {
+                let mut effects = Effects::default();
+                let now = self.nodes[place].instant(self.now);
+                self.nodes[place].withdraw(now, &mut effects);
+                self.withdrawn(id);
+            }
+            _ => {}
         }
     }
 
@@ -251,6 +342,14 @@ impl World {
             rng: &mut self.rng,
         };
         let effects = act(&mut self.nodes[id.0 as usize - 1], &mut context);
+        if effects.withdrew {
+            self.withdrawn(id);
+        }
+        let node = &mut self.nodes[id.0 as usize - 1];
+        if node.run.as_ref().is_some_and(|run| run.open) && !node.disk.manifest.withdrawn {
+            // A directory that was set back and lacks nothing of what was told is as good as any.
+            node.damaged = false;
+        }
         self.check(id, &effects)?;
         effects.send.into_iter().for_each(|(to, message)| self.send(id, to, message));
         Ok(())
@@ -346,9 +445,9 @@ impl World {
     }
 
     fn check_everywhere(&mut self, mutation: &Mutation) -> Checked {
-        let lacks = self.nodes.iter().find(|node| !node.disk.holds(mutation));
+        let lacks = self.nodes.iter().find(|node| !node.damaged && !node.disk.holds(mutation));
         let Some(lacks) = lacks else { return Ok(()) };
-        if let Some(has) = self.nodes.iter().find(|node| node.has(mutation)) {
+        if let Some(has) = self.nodes.iter().find(|node| !node.damaged && node.has(mutation)) {
             return Err(format!("{} has {mutation:?} and {} has not", has.id, lacks.id));
         }
         self.void.insert(mutation.id);
@@ -357,6 +456,9 @@ impl World {
 
     fn check_void(&self, id: NodeId) -> Checked {
         let node = &self.nodes[id.0 as usize - 1];
+        if node.damaged {
+            return Ok(());
+        }
         match self.void.iter().find(|void| node.has(&self.mutations[**void])) {
             Some(void) => Err(format!("{id} took {:?}, which was void", self.mutations[*void])),
             None => Ok(()),

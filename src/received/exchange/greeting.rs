@@ -11,6 +11,10 @@
 //! A data directory may be older than what its node said with it: a disk image was put back, a volume came from a
 //! snapshot. Nothing on the disk itself tells; only those who listened know. So before a node names, accepts or answers
 //! anything it greets every peer that it can reach, and at least one.
+//!
+//! A peer that is starting itself answers with what it remembers and without a report of its own: it does not know yet
+//! whether it has what it told, and whoever heard of its new run would tell it a clock that its disk cannot know, which is
+//! a loss where nothing was lost.
 
 use super::{Exchange, Standing};
 use crate::model::{NodeId, Stamp};

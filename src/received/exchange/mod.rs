@@ -388,9 +388,17 @@ impl Exchange {
         });
     }
 
-    /// The slice is whole again and has what [`Exchange::restore`] and [`Exchange::own_changed`] said.
-    pub fn rebuilt(&mut self, slice: Slice, now: Instant) {
-        self.change(slice, now, |state| state.stand(Standing::Whole));
+    /// The slice is whole again: it has what its sources had told, and takes nothing that is older than what any of them may
+    /// have purged.
+    pub fn rebuilt(&mut self, slice: Slice, told: Told, purged: Stamp, now: Instant) {
+        learn(&mut self.latest, told.set());
+        self.published = self.published.max(purged);
+        self.change(slice, now, |state| {
+            state.saved.floors = told.floors().clone();
+            state.own = told;
+            state.purged = state.purged.max(purged);
+            state.stand(Standing::Whole);
+        });
     }
 
     /// Changes what is told of a slice: holds fast what was reconciled, and decides anew.

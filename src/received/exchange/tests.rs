@@ -167,7 +167,7 @@ fn a_replica_that_is_rebuilt_holds_back_the_others() {
     tell_all(&mut all);
     assert!(all[0].reconciled(SLICE) < Stamp(500));
     assert_eq!(all[0].status().next().unwrap().lacking, [(NodeId(2), Some(0)), (NodeId(3), None)]);
-    all[2].rebuilt(SLICE, START);
+    all[2].rebuilt(SLICE, Told::default(), Stamp(0), START);
     tell_all(&mut all);
     assert_eq!(all[0].reconciled(SLICE), Stamp(500));
 }
