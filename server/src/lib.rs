@@ -24,6 +24,7 @@ pub mod peer_rpc;
 pub mod peers;
 pub mod replica;
 pub mod replication;
+pub mod restore;
 pub mod runtime;
 pub mod serve;
 pub mod service;

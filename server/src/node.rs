@@ -43,6 +43,7 @@ use crate::peer_rpc::PeerRpc;
 use crate::peers::{PeerEvents, PeerService, Peers, ReplyQueue};
 use crate::replica::{CompactionSettings, Completion, Completions, Replica, ScrubSettings};
 use crate::replication::{self, Peering, Replication, ReplicationSettings};
+use crate::restore::share::{self, OfS3, Shares};
 use crate::runtime::{LaneRuntime, accept};
 use crate::service;
 use tasks::{Follower, run_lane, watch_peers};
@@ -145,6 +146,7 @@ pub enum StartError {
 /// A running node.
 pub struct Node {
     shared: Arc<Shared>,
+    shares: Arc<Shares>,
     log: Arc<RaftLog>,
     lanes: Vec<Arc<Lane>>,
     runtimes: Vec<LaneRuntime>,
@@ -214,13 +216,14 @@ impl Node {
         for ((lane, runtime), receiver) in lanes.iter().zip(&runtimes).zip(receivers) {
             tasks.extend(run_lane(lane, runtime, receiver));
         }
+        let shares = shares(&vfs, &settings, &shared);
         let postman = Arc::new(LanePostman::new(lanes.clone()));
         let directory = settings.data_directory.join("hints");
         shared.hints.start(Ground { vfs, directory, owner: identity, postman }).map_err(StartError::Thread)?;
-        let control = Arc::new(service::Control::new(shared.clone(), log.clone(), rpc.clone()));
+        let control = Arc::new(service::Control::new(shared.clone(), log.clone(), rpc.clone(), shares.clone()));
         let _ = door.lanes.set(lanes.clone()); // Both are set once, here.
         let _ = door.control.set(control.clone());
-        let mut node = Node { shared, log, lanes, runtimes, stop_clients, stop_peers, tasks };
+        let mut node = Node { shared, shares, log, lanes, runtimes, stop_clients, stop_peers, tasks };
         node.keep_up(ceiling, rpc, found);
         node.catch_up().await;
         node.serve_clients(open(client_port, "node.client_address", &settings.client_address)?, &control);
@@ -280,8 +283,9 @@ impl Node {
         self.log.shutdown().await;
         // Whoever has not acknowledged by now may have to get it later.
         self.lanes.iter().for_each(|lane| lane.give_up_writes());
-        let (replica, hints) = (self.shared.replica.clone(), self.shared.hints.clone());
+        let (replica, hints, shares) = (self.shared.replica.clone(), self.shared.hints.clone(), self.shares.clone());
         let stopped = tokio::task::spawn_blocking(move || {
+            shares.stop();
             hints.stop();
             replica.stop()
         });
@@ -348,6 +352,18 @@ fn serve_peers(
         sockets.push(sender);
     }
     tokio::spawn(accept(listener, sockets))
+}
+
+/// What loads this node's shares of restores.
+fn shares(vfs: &Arc<dyn Vfs>, settings: &NodeSettings, shared: &Shared) -> Arc<Shares> {
+    Arc::new(Shares::new(share::Ground {
+        vfs: vfs.clone(),
+        directory: settings.data_directory.join("restore"),
+        store: shared.replica.store().clone(),
+        node: shared.identity.node,
+        runtime: tokio::runtime::Handle::current(),
+        buckets: Arc::new(OfS3),
+    }))
 }
 
 /// The tables of a state, as the store needs to know them.
@@ -457,7 +473,8 @@ impl PeerEvents for LaneDoor {
 
     async fn call(&self, kind: v1::CallKind, _from: NodeId, body: Bytes) -> Result<Bytes, Status> {
         let is_own =
-            matches!(kind, K::Report | K::Flush | K::Snapshot | K::Compaction | K::Hints | K::Digests | K::Replication);
+            matches!(kind, K::Report | K::Flush | K::Snapshot | K::Compaction | K::Hints | K::Digests | K::Replication)
+                || kind == K::Restore;
         let own = if is_own { self.door.control.get() } else { None };
         match own {
             Some(control) => control.answer(kind, body).await,

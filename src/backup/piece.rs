@@ -183,6 +183,11 @@ impl Piece {
         Ok(Piece { head: PieceHead::decode(key, head.cluster, head.bytes)?, body })
     }
 
+    /// The bytes of its records, as they are stored.
+    pub fn bytes(&self) -> u64 {
+        self.body.len() as u64
+    }
+
     /// Hands out its records, in the order of the log.
     pub fn for_each(&self, mut take: impl FnMut(CheckedRecord) -> Result<()>) -> Result<()> {
         let key = self.head.key();

@@ -18,6 +18,7 @@
 //! | log of the metadata voters | `TRFLMLG1` | 1 | the server's `metadata_log` |
 //! | objects of a backup | `TRFLBKP1` | 1 | [`crate::backup`] |
 //! | ceiling of the clock | `TRFLCLK1` | 1 | the server's `ceiling` |
+//! | notes of a restore | `TRFLRST1` | 1 | the server's `restore` |
 
 pub mod checked;
 pub mod compress;

@@ -36,6 +36,7 @@ use trefoil::{cql, snapshot};
 use trefoil_proto::convert;
 use trefoil_proto::v1;
 use trefoil_server::ceiling::CeilingFile;
+use trefoil_server::restore::share::Notes;
 use uuid::Uuid;
 
 /// A decoder: how it is called, the file it stands in (from the root of the repository), and the function.
@@ -83,6 +84,7 @@ pub const TARGETS: &[Decoder] = &[
     ("cluster_state", &["src/metadata/snapshot.rs"], cluster_state),
     ("refusal", &["src/metadata/refusal.rs"], refusal),
     ("clock_ceiling", &["server/src/ceiling.rs"], clock_ceiling),
+    ("restore_notes", &["server/src/restore/share/notes.rs"], restore_notes),
     ("key", &["src/model/key.rs", "src/model/ordered.rs"], key),
     ("value", &["src/model/value.rs", "src/model/duration.rs"], value),
     ("cql_text", &["src/cql/lexer.rs", "src/cql/parser.rs", "src/cql/table.rs"], cql_text),
@@ -441,6 +443,14 @@ pub fn refusal(data: &[u8]) {
 pub fn clock_ceiling(data: &[u8]) {
     for file in [data, &framed(b"TRFLCLK1", 1, data)] {
         let _ = CeilingFile::new(files(&[("/node/clock", file)]), Path::new("/node")).read();
+    }
+}
+
+pub fn restore_notes(data: &[u8]) {
+    for file in [data, &framed(b"TRFLRST1\x01\0\0\0", 1, data)] {
+        if let Some(notes) = Notes::decode(&bytes(file)) {
+            assert_eq!(notes.encode(), file, "accepted, and not as it is written");
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::coordinate::Shared;
 use crate::metadata_log::{MetadataLog, voters};
 use crate::peer_rpc::PeerRpc;
 use crate::peers::epoch_to_proto;
+use crate::restore::share::Shares;
 
 /// How long another node may take to tell of itself.
 pub(super) const REPORT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -35,18 +36,23 @@ pub struct Control {
     shared: Arc<Shared>,
     log: Arc<dyn MetadataLog>,
     rpc: Arc<dyn PeerRpc>,
+    shares: Arc<Shares>,
     /// Whose turn it is to read a vnode for its digest.
     digesting: Arc<Semaphore>,
 }
 
 impl Control {
     /// Over these parts of a node.
-    pub fn new(shared: Arc<Shared>, log: Arc<dyn MetadataLog>, rpc: Arc<dyn PeerRpc>) -> Control {
-        Control { shared, log, rpc, digesting: Arc::new(Semaphore::new(1)) }
+    pub fn new(shared: Arc<Shared>, log: Arc<dyn MetadataLog>, rpc: Arc<dyn PeerRpc>, shares: Arc<Shares>) -> Control {
+        Control { shared, log, rpc, shares, digesting: Arc::new(Semaphore::new(1)) }
     }
 
     pub(super) fn digesting(&self) -> Arc<Semaphore> {
         self.digesting.clone()
+    }
+
+    pub(super) fn shares(&self) -> &Arc<Shares> {
+        &self.shares
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -153,7 +159,8 @@ impl Control {
     /// nothing for all tables, and an empty answer, `Snapshot` a [`v1::SnapshotCall`] and [`v1::NodeSnapshots`],
     /// `Compaction` a [`v1::CompactionCall`] and a [`v1::NodeCompaction`], `Digests` a [`v1::DigestCall`] and a
     /// [`v1::DigestAnswer`], `Hints` a
-    /// [`v1::HintsCall`] and [`v1::NodeHints`], `Replication` a [`v1::ReplicationCall`].
+    /// [`v1::HintsCall`] and [`v1::NodeHints`], `Replication` a [`v1::ReplicationCall`],
+    /// `Restore` a [`v1::RestoreCall`] and a [`v1::RestoreShare`].
     pub async fn answer(&self, kind: v1::CallKind, body: Bytes) -> Result<Bytes, Status> {
         match kind {
             v1::CallKind::Report => Ok(Bytes::from(self.report().encode_to_vec())),
@@ -173,6 +180,7 @@ impl Control {
             v1::CallKind::Digests => self.answer_digests(body).await,
             v1::CallKind::Hints => self.answer_hints(body).await,
             v1::CallKind::Replication => self.answer_replication(body).await,
+            v1::CallKind::Restore => self.answer_share(body).await,
             other => Err(Status::unimplemented(format!("{} is not asked here", other.as_str_name()))),
         }
     }

@@ -15,6 +15,7 @@ mod digests;
 mod hints;
 mod replication;
 mod schema;
+mod shares;
 mod snapshots;
 #[cfg(test)]
 mod tests;

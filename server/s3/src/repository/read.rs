@@ -97,6 +97,25 @@ impl TableAt {
         Box::new(ByVnode { table: self.clone(), range, vnodes, present: None, failed: None })
     }
 
+    /// How many partitions and rows the files that are read for these ranges have there, or about there: those counted for each
+    /// file that has them. Opens the files.
+    pub fn contents(&self, ranges: &[TokenRange]) -> Result<(u64, u64)> {
+        let wanted: BTreeSet<Vnode> = ranges.iter().flat_map(|range| vnodes_in(self.bits(), *range)).collect();
+        let (mut partitions, mut rows) = (0, 0);
+        for (node, file) in files_of(&self.moment, self.table) {
+            let is_read = |vnode: &Vnode| self.copies.get(vnode.0 as usize).is_some_and(|nodes| nodes.contains(node));
+            if !wanted.iter().any(is_read) {
+                continue;
+            }
+            let sstable = self.sstable(file)?;
+            let spans = sstable.vnodes().spans.iter();
+            for span in spans.filter(|span| wanted.contains(&span.vnode) && is_read(&span.vnode)) {
+                (partitions, rows) = (partitions + span.partitions, rows + span.rows);
+            }
+        }
+        Ok((partitions, rows))
+    }
+
     /// Hands out every record of the logs that is of the table, in the range, and not stamped later. Once or several times:
     /// each copy that is read has its own. In no order.
     pub fn records(&self, range: TokenRange, mut take: impl FnMut(CheckedRecord) -> Result<()>) -> Result<()> {

@@ -1,0 +1,3 @@
+//! Restores.
+
+pub mod share;
