@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use prost::Message;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "trefoil/v1/types.proto",
     "trefoil/v1/errors.proto",
     "trefoil/v1/schema.proto",
     "trefoil/v1/data.proto",
     "trefoil/v1/cluster.proto",
+    "trefoil/v1/backup.proto",
     "trefoil/v1/peer.proto",
 ];
 

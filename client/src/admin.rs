@@ -161,12 +161,12 @@ pub enum SnapshotOf<'a> {
     Table(&'a str),
 }
 
-fn table_ref(name: &str) -> TableRef {
+pub(crate) fn table_ref(name: &str) -> TableRef {
     let (keyspace, name) = name.split_once('.').unwrap_or((name, ""));
     TableRef { keyspace: keyspace.to_owned(), name: name.to_owned(), ..TableRef::default() }
 }
 
-fn request<T>(message: T) -> Request<T> {
+pub(crate) fn request<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(CALL_TIMEOUT);
     request

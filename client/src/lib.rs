@@ -34,6 +34,7 @@
 //! ```
 
 mod admin;
+mod backup;
 mod client;
 mod error;
 mod increment;

@@ -7,6 +7,7 @@
 //!   metadata_log ─► peer_rpc ─► other nodes       birth: who this node is, before anything else
 //! ```
 
+pub mod backup;
 pub mod birth;
 pub mod ceiling;
 pub mod clock;

@@ -24,6 +24,7 @@ use crate::coordinate::{Guardrail, Kind, Shared};
 use crate::hints::{Hints, TargetStatus};
 use crate::service::compaction::table_name;
 
+mod backup;
 mod replication;
 
 const REQUESTS: &str = "trefoil_requests_total";
@@ -223,6 +224,7 @@ pub fn render(handle: &PrometheusHandle, node: &OnceLock<Arc<Shared>>) -> String
 
 fn look_at(shared: &Shared) {
     replication::look_at(&shared.replication);
+    backup::look_at(shared.archive.as_deref());
     gauge!(REQUESTS_IN_FLIGHT).set(shared.admission.requests() as f64);
     gauge!(REQUEST_BYTES_IN_FLIGHT).set(shared.admission.bytes() as f64);
     gauge!(READ_QUEUE).set(shared.replica.queued_reads() as f64);
@@ -369,6 +371,7 @@ fn describe_compaction() {
 
 fn describe() {
     replication::describe();
+    backup::describe();
     describe_compaction();
     describe_hints();
     describe_counter!(REQUESTS, "Requests of clients that were answered, by kind and gRPC code");

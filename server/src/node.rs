@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tonic::Status;
 use tonic::service::Routes;
+use trefoil::commitlog::Position;
 use trefoil::metadata::{ClusterState, Epoch, encode_table};
 use trefoil::model::{Identity, Instant, NodeId, Stamp};
 use trefoil::received::namer::{HybridClock, Namer, Tick};
@@ -32,6 +33,7 @@ use trefoil::vfs::Vfs;
 use trefoil_proto::v1;
 use trefoil_proto::v1::CallKind as K;
 
+use crate::backup::{self, Archive, BackupSettings, Crew};
 use crate::birth::{self, BirthConfig, BirthError, Desk, InitialMember};
 use crate::ceiling::{CeilingFile, keep_raised};
 use crate::clock;
@@ -83,6 +85,8 @@ pub struct NodeSettings {
     pub guardrails: Guardrails,
     /// What is kept for nodes that miss writes.
     pub hints: HintSettings,
+    /// Where backups go; none: there are none.
+    pub backup: Option<BackupSettings>,
     /// What is taken on at once.
     pub admission: Arc<Admission>,
     /// Runtimes of the data path; at least 1.
@@ -113,6 +117,7 @@ impl NodeSettings {
             limits: config.limits.of_requests(),
             guardrails: config.guardrails.of_requests(),
             hints: config.hints.bounds(),
+            backup: config.backup_of_nodes(),
             admission: Arc::new(config.limits.admission()),
             lanes: config.node.runtimes,
         }
@@ -138,6 +143,9 @@ pub enum StartError {
     /// The data directory could not be opened.
     #[error(transparent)]
     Core(#[from] trefoil::Error),
+    /// The way to the backups is not one.
+    #[error("cannot go to the backups: {0}")]
+    Backup(#[from] trefoil_s3::Error),
     /// A thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
@@ -194,6 +202,7 @@ impl Node {
         let (naming, incarnation, closed) = start_naming(&ceiling, &store, identity.node, behind).await?;
         let kept = settings.replication.clone();
         let replication = Arc::new(Replication::new(identity, incarnation, closed, store.clone(), kept));
+        let archive = open_archive(&settings, identity, &state, Stamp(incarnation as i64)).await?;
         // One for each lane, and one for what is found to be missing here.
         let (completions, mut receivers): (Vec<Completions>, Vec<_>) =
             (0..=settings.lanes).map(|_| mpsc::unbounded_channel()).unzip();
@@ -209,6 +218,7 @@ impl Node {
             guardrails: settings.guardrails.clone(),
             hints: Arc::new(Hints::new(settings.hints)),
             counters: CounterTurns::default(),
+            archive,
             incarnation,
         });
         let lanes: Vec<Arc<Lane>> = (0..settings.lanes).map(|number| Lane::new(number, shared.clone())).collect();
@@ -220,12 +230,17 @@ impl Node {
         let postman = Arc::new(LanePostman::new(lanes.clone()));
         let directory = settings.data_directory.join("hints");
         shared.hints.start(Ground { vfs, directory, owner: identity, postman }).map_err(StartError::Thread)?;
-        let control = Arc::new(service::Control::new(shared.clone(), log.clone(), rpc.clone(), shares.clone()));
+        let crew = shared.archive.clone().map(|archive| Arc::new(Crew::new(shared.clone(), rpc.clone(), archive)));
+        let control = service::Control::new(shared.clone(), log.clone(), rpc.clone(), shares.clone(), crew.clone());
+        let control = Arc::new(control);
         let _ = door.lanes.set(lanes.clone()); // Both are set once, here.
         let _ = door.control.set(control.clone());
         let mut node = Node { shared, shares, log, lanes, runtimes, stop_clients, stop_peers, tasks };
         node.keep_up(ceiling, rpc, found);
         node.catch_up().await;
+        if let Some(crew) = crew {
+            backup::run(&crew);
+        }
         node.serve_clients(open(client_port, "node.client_address", &settings.client_address)?, &control);
         Ok(node)
     }
@@ -279,6 +294,9 @@ impl Node {
         until(patience, || self.lanes.iter().all(|lane| lane.serves_nobody())).await;
         for task in &self.tasks {
             task.abort();
+        }
+        if let Some(archive) = &self.shared.archive {
+            archive.stop();
         }
         self.log.shutdown().await;
         // Whoever has not acknowledged by now may have to get it later.
@@ -402,11 +420,28 @@ async fn open_store(
         Ok(store) => {
             let store = store?;
             let guardrails = &settings.guardrails;
+            if settings.backup.is_some() {
+                // Nothing of the log goes before the bucket has told what it has.
+                store.set_archived(Some(Position::default()))?;
+            }
             store.watch_partitions(guardrails.partition_bytes_warn, guardrails.partition_rows_warn);
             Ok(Arc::new(store))
         }
         Err(error) => Err(StartError::Thread(io::Error::other(error))),
     }
+}
+
+/// The archive, which is to tell of the present state first.
+async fn open_archive(
+    settings: &NodeSettings,
+    identity: Identity,
+    state: &ClusterState,
+    started: Stamp,
+) -> Result<Option<Arc<Archive>>, StartError> {
+    let Some(settings) = settings.backup.clone() else { return Ok(None) };
+    let archive = Archive::open(settings, identity).await?;
+    archive.learned(state, started);
+    Ok(Some(Arc::new(archive)))
 }
 
 /// Waits until the clock can give the start stamp of this run, and makes a ceiling above it durable.
@@ -474,7 +509,7 @@ impl PeerEvents for LaneDoor {
     async fn call(&self, kind: v1::CallKind, _from: NodeId, body: Bytes) -> Result<Bytes, Status> {
         let is_own =
             matches!(kind, K::Report | K::Flush | K::Snapshot | K::Compaction | K::Hints | K::Digests | K::Replication)
-                || kind == K::Restore;
+                || matches!(kind, K::Restore | K::Backup);
         let own = if is_own { self.door.control.get() } else { None };
         match own {
             Some(control) => control.answer(kind, body).await,

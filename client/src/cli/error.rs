@@ -81,6 +81,15 @@ pub enum Error {
         name: String,
     },
 
+    /// A backup that did not become complete.
+    #[error("backup {backup}: {reason}")]
+    Backup {
+        /// Its id.
+        backup: uuid::Uuid,
+        /// How it is.
+        reason: String,
+    },
+
     /// A directory that is no snapshot's.
     #[error(
         "{directory} holds no SNAPSHOT; name the directory of a snapshot, `store/snapshots/ID` in a node's data directory"

@@ -7,6 +7,7 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 the command line itself is wrong (nothing was asked of the cluster).
 
+mod backup;
 mod bench;
 mod check;
 mod compaction;
@@ -135,6 +136,9 @@ enum Command {
     /// Make, list and remove snapshots
     #[command(subcommand)]
     Snapshot(snapshot::SnapshotCommand),
+    /// Back the cluster up to the bucket of its settings
+    #[command(subcommand)]
+    Backup(backup::BackupCommand),
     /// Compare what all replicas of a table hold
     Verify(verify::Verify),
     /// Measure the cluster with reads and writes
@@ -202,6 +206,7 @@ impl Command {
             Command::Compaction(command) => command.run(global).await,
             Command::Hints(command) => command.run(global).await,
             Command::Snapshot(command) => command.run(global).await,
+            Command::Backup(command) => command.run(global).await,
             Command::Verify(command) => command.run(global).await,
             Command::Bench(command) => command.run(global).await,
             Command::Check(command) => command.run(global),

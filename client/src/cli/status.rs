@@ -1,7 +1,7 @@
 //! `trefoil status`: the nodes as one of them sees them.
 
 use serde_json::{Value as Json, json};
-use trefoil_proto::v1::{Epoch, NodeState, NodeStatus, PeerView, QuarantinedFile, StatusResponse};
+use trefoil_proto::v1::{ArchiveStanding, Epoch, NodeState, NodeStatus, PeerView, QuarantinedFile, StatusResponse};
 
 use super::error::Result;
 use super::output::{Align, bytes};
@@ -121,6 +121,7 @@ fn troubles(status: &NodeStatus) -> Vec<String> {
         let PeerView { node, state, reason, for_ms, .. } = peer;
         format!("node {id}: node {node} is {state} for {}: {reason}", duration(*for_ms))
     }));
+    lines.extend(report.archive.iter().flat_map(|archive| archive_troubles(id, archive)));
     lines.extend(replication::troubles(id, report));
     lines.extend(report.quarantined.iter().map(|file| {
         let runs = file.vnodes.iter().map(|run| match run.last - run.first {
@@ -134,6 +135,35 @@ fn troubles(status: &NodeStatus) -> Vec<String> {
         )
     }));
     lines
+}
+
+/// What somebody should look at in the archive of a node.
+fn archive_troubles(id: u32, archive: &ArchiveStanding) -> Vec<String> {
+    let mut lines = Vec::new();
+    let (rpo, most) = (archive.rpo_ms, archive.rpo_max_ms);
+    if let Some(rpo) = rpo.filter(|rpo| *rpo > most) {
+        let (rpo, most) = (duration(rpo), duration(most));
+        lines.push(format!("node {id}: its log is archived up to {rpo} ago, which should be at most {most}"));
+    }
+    if archive.gaps > 0 {
+        let gaps = archive.gaps;
+        lines.push(format!(
+            "node {id}: its archived log has {gaps} new gaps; make a backup, older times are not to be had"
+        ));
+    }
+    lines.extend(archive.troubles.iter().map(|trouble| format!("node {id}: not in the backup bucket yet: {trouble}")));
+    lines
+}
+
+fn archive_json(archive: &ArchiveStanding) -> Json {
+    json!({
+        "rpo_ms": archive.rpo_ms,
+        "rpo_max_ms": archive.rpo_max_ms,
+        "newest_backup_age_ms": archive.newest_age_ms,
+        "files_waiting": archive.files_waiting,
+        "gaps": archive.gaps,
+        "troubles": archive.troubles,
+    })
 }
 
 fn duration(ms: u64) -> String {
@@ -199,6 +229,7 @@ fn node_json(status: &NodeStatus) -> Json {
             "peers": report.peers.iter().map(peer_json).collect::<Vec<_>>(),
             "clock_off_us": report.clock_off_us,
             "replication": replication::as_json(report),
+            "archive": report.archive.as_ref().map(archive_json),
             "log_failure": (!report.log_failure.is_empty()).then_some(&report.log_failure),
             "storage_failure": (!report.storage_failure.is_empty()).then_some(&report.storage_failure),
         })

@@ -7,6 +7,7 @@ use tracing::Level;
 use trefoil::model::VnodeBits;
 use trefoil::ring::Zone;
 
+use super::backup;
 use super::section::Section;
 use super::settings;
 use super::settings::{
@@ -52,6 +53,7 @@ impl Config {
             replication: replication(root.section("replication")?)?,
             snapshots: snapshots(root.section("snapshots")?)?,
             hints: hints(root.section("hints")?)?,
+            backup: root.has("backup").then(|| backup::load(root.section("backup")?)).transpose()?,
             limits: limits(root.section("limits")?)?,
             guardrails: guardrails(root.section("guardrails")?)?,
             log: log(root.section("log")?)?,

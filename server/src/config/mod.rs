@@ -8,12 +8,15 @@
 //! A setting that is unknown, missing or out of range is an error that names the file, the setting, the value and what
 //! would be right. Nothing is corrected silently, and nothing outside this module looks at the file.
 
+mod backup;
 mod load;
 mod section;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod write;
+
+pub use backup::BackupConfig;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,6 +27,7 @@ use trefoil::model::VnodeBits;
 use trefoil::ring::Zone;
 use trefoil::store::{BeforeDrop, SnapshotOptions, StoreOptions};
 
+use crate::backup::BackupSettings;
 use crate::coordinate::{Admission, Guardrails, Limits};
 use crate::hints::HintSettings;
 use crate::replica::{CompactionSettings, ScrubSettings};
@@ -48,6 +52,8 @@ pub struct Config {
     pub snapshots: SnapshotsConfig,
     /// What is kept for nodes that miss writes.
     pub hints: HintsConfig,
+    /// Where backups go; none: there are none.
+    pub backup: Option<BackupConfig>,
     /// What requests may ask, and how many at once.
     pub limits: LimitsConfig,
     /// What is refused, or told of.
@@ -303,6 +309,13 @@ impl Config {
             cache_bytes: cache_mib << 20,
             snapshots: self.snapshots.options(),
         }
+    }
+}
+
+impl Config {
+    /// How a node backs up, if it does.
+    pub fn backup_of_nodes(&self) -> Option<BackupSettings> {
+        self.backup.as_ref().map(|backup| backup.of_nodes(self.replication.of_nodes().closed_behind))
     }
 }
 

@@ -30,6 +30,15 @@ impl Section {
         }
     }
 
+    /// Whether there is such a setting or section.
+    pub(super) fn has(&mut self, key: &'static str) -> bool {
+        let found = self.table.contains_key(key);
+        if !found {
+            self.known.push(key);
+        }
+        found
+    }
+
     /// A list of small tables, each as a section called `name[index]`.
     pub(super) fn tables(&mut self, key: &'static str, right: &str) -> Result<Vec<Section>, Problem> {
         let value = self.take(key).ok_or_else(|| self.missing(key, right))?;
@@ -74,6 +83,19 @@ impl Section {
             Some(Value::String(text)) if is_right(&text) => Ok(text),
             Some(other) => Err(self.wrong(key, &other, format!("must be {right}"))),
         }
+    }
+
+    /// As [`Section::text`], for what may be left out.
+    pub(super) fn text_or_none(
+        &mut self,
+        key: &'static str,
+        right: &str,
+        is_right: impl Fn(&str) -> bool,
+    ) -> Result<Option<String>, Problem> {
+        if !self.has(key) {
+            return Ok(None);
+        }
+        self.text(key, right, is_right).map(Some)
     }
 
     /// One of some words.

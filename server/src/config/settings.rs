@@ -25,7 +25,7 @@ pub(super) struct Number {
     pub about: &'static str,
 }
 
-const fn number(key: &'static str, min: u64, max: u64, default: u64, about: &'static str) -> Number {
+pub(super) const fn number(key: &'static str, min: u64, max: u64, default: u64, about: &'static str) -> Number {
     Number { key, min, max, default, about }
 }
 
@@ -36,7 +36,7 @@ pub(super) const LOG_KEPT_MIB: Number = number(
     0,
     1 << 24,
     10 << 10,
-    "commit log that is kept because other replicas lack writes in it; the oldest goes first",
+    "commit log that is kept because other replicas lack writes in it, or the backup lacks it; the oldest goes first",
 );
 pub(super) const MEMTABLE_MIB: Number =
     number("memtable_mib", 8, 1 << 20, 256, "memory of all memtables; at half of it flushing begins");
@@ -195,6 +195,7 @@ impl Config {
             replication: ReplicationConfig::default(),
             snapshots: SnapshotsConfig::default(),
             hints: HintsConfig::default(),
+            backup: None,
             limits: LimitsConfig::default(),
             guardrails: GuardrailsConfig::default(),
             log: LogConfig::default(),

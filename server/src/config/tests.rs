@@ -82,7 +82,7 @@ fn a_wrong_setting_is_named() {
         (
             "tls",
             "key = \"k\"",
-            "tls is not a setting; the file has cluster, node, storage, compaction, scrub, replication, snapshots, hints, limits, guardrails, log",
+            "tls is not a setting; the file has cluster, node, storage, compaction, scrub, replication, snapshots, hints, backup, limits, guardrails, log",
         ),
     ];
     for (section, line, expected) in cases {

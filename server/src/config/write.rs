@@ -2,6 +2,7 @@
 
 use toml::Value;
 
+use super::backup;
 use super::settings::{
     self, CACHE_MIB, DROPPED_KEPT_DAYS, DROPPED_KEPT_MOST, LOG_KEPT_MIB, MEMTABLE_MIB, MUTATION_MIB_MAX, Number,
     PAGE_KIB_DEFAULT, PAGE_ROWS_DEFAULT, REQUEST_MIB_IN_FLIGHT, REQUESTS_IN_FLIGHT, SEGMENT_MIB, TIMEOUT_DEFAULT_MS,
@@ -24,6 +25,7 @@ impl Config {
             replication_text(&self.replication),
             snapshots_text(&self.snapshots),
             hints_text(&self.hints),
+            self.backup.as_ref().map_or_else(backup::absent_text, backup::text),
             limits_text(&self.limits),
             guardrails_text(&self.guardrails),
             self.log_text(),
@@ -171,12 +173,12 @@ fn guardrails_text(guardrails: &GuardrailsConfig) -> String {
 }
 
 /// A number with what it means; a default of 0 is one that the meaning tells.
-fn line(number: &Number, value: u64) -> String {
+pub(super) fn line(number: &Number, value: u64) -> String {
     let Number { key, min, max, default, about } = number;
     let default = if *default == 0 { String::new() } else { format!("; default {default}") };
     format!("# {min} to {max}{default}: {about}.\n{key} = {value}\n")
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }

@@ -46,6 +46,7 @@ use trefoil::ring::{RegionNumber, Replicas};
 use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_operation::Op as Operation;
 
+use crate::backup::Archive;
 use crate::clock;
 use crate::hints::Hints;
 use crate::peers::{self, Link, LinkEvents, Peers};
@@ -104,6 +105,8 @@ pub struct Shared {
     pub hints: Arc<Hints>,
     /// Who adds to which counters.
     pub counters: CounterTurns,
+    /// What goes to the backups; none: nothing does.
+    pub archive: Option<Arc<Archive>>,
     /// The start stamp of this run.
     pub incarnation: u64,
 }

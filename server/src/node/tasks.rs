@@ -6,8 +6,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use trefoil::metadata::ClusterState;
+use trefoil::model::Stamp;
 
 use super::{SWEEP, table_specs};
+use crate::clock;
 use crate::coordinate::{Lane, LaneHandle, Shared};
 use crate::metadata_log::{MetadataLog, RaftLog};
 use crate::peers::{Link, run_link};
@@ -87,11 +89,20 @@ impl Follower {
         set.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         self.shared.replica.tables_changed();
         self.link_members(&state);
+        self.archive(&state);
         self.shared.cluster.store(state);
         for lane in &self.lanes {
             lane.ping_all();
         }
         Ok(())
+    }
+
+    /// Tells the archive of a state before anything is coordinated by it.
+    fn archive(&self, state: &ClusterState) {
+        let Some(archive) = &self.shared.archive else { return };
+        // Whatever is named from now on is stamped later.
+        let before = self.shared.naming.turn(Stamp::default()).map(|turn| turn.stamp);
+        archive.learned(state, before.unwrap_or(Stamp(clock::wall_us())));
     }
 
     fn link_members(&mut self, state: &ClusterState) {

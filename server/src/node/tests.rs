@@ -22,10 +22,17 @@ use trefoil_proto::v1::pipe_operation::Op;
 
 use super::*;
 
+mod backup;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Three zones with a node in each, and a table with a copy in each.
 async fn cluster() -> Vec<(Node, String)> {
+    cluster_with(Default::default(), None).await
+}
+
+/// The same with settings.
+async fn cluster_with(replication: ReplicationSettings, backup: Option<BackupSettings>) -> Vec<(Node, String)> {
     let ports: Vec<Port> = (0..6).map(|_| Port::bind("127.0.0.1:0").unwrap()).collect();
     let addresses: Vec<String> = ports.iter().map(|port| port.local_addr().unwrap().to_string()).collect();
     drop(ports);
@@ -54,7 +61,8 @@ async fn cluster() -> Vec<(Node, String)> {
         compaction: crate::config::CompactionConfig::default().of_threads(),
         hints: crate::config::HintsConfig::default().bounds(),
         scrub: crate::config::ScrubConfig::default().of_thread(),
-        replication: Default::default(),
+        replication: replication.clone(),
+        backup: backup.clone(),
         limits: Limits {
             timeout_default: Duration::from_secs(10),
             timeout_max: Duration::from_secs(60),

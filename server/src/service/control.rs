@@ -15,6 +15,7 @@ use trefoil::store::QuarantinedFile;
 use trefoil_proto::convert::schema as convert;
 use trefoil_proto::v1;
 
+use crate::backup::Crew;
 use crate::clock;
 use crate::coordinate::Shared;
 use crate::metadata_log::{MetadataLog, voters};
@@ -39,12 +40,24 @@ pub struct Control {
     shares: Arc<Shares>,
     /// Whose turn it is to read a vnode for its digest.
     digesting: Arc<Semaphore>,
+    crew: Option<Arc<Crew>>,
 }
 
 impl Control {
     /// Over these parts of a node.
-    pub fn new(shared: Arc<Shared>, log: Arc<dyn MetadataLog>, rpc: Arc<dyn PeerRpc>, shares: Arc<Shares>) -> Control {
-        Control { shared, log, rpc, shares, digesting: Arc::new(Semaphore::new(1)) }
+    pub fn new(
+        shared: Arc<Shared>,
+        log: Arc<dyn MetadataLog>,
+        rpc: Arc<dyn PeerRpc>,
+        shares: Arc<Shares>,
+        crew: Option<Arc<Crew>>,
+    ) -> Control {
+        Control { shared, log, rpc, shares, digesting: Arc::new(Semaphore::new(1)), crew }
+    }
+
+    /// Whoever sees to backups, if there are any.
+    pub(super) fn crew(&self) -> Option<&Arc<Crew>> {
+        self.crew.as_ref()
     }
 
     pub(super) fn digesting(&self) -> Arc<Semaphore> {
@@ -118,6 +131,7 @@ impl Control {
         };
         self.report_hints(&mut report);
         self.report_replication(&mut report);
+        self.report_backup(&mut report);
         report
     }
 
@@ -160,7 +174,8 @@ impl Control {
     /// `Compaction` a [`v1::CompactionCall`] and a [`v1::NodeCompaction`], `Digests` a [`v1::DigestCall`] and a
     /// [`v1::DigestAnswer`], `Hints` a
     /// [`v1::HintsCall`] and [`v1::NodeHints`], `Replication` a [`v1::ReplicationCall`],
-    /// `Restore` a [`v1::RestoreCall`] and a [`v1::RestoreShare`].
+    /// `Restore` a [`v1::RestoreCall`] and a [`v1::RestoreShare`],
+    /// `Backup` a [`v1::BackupCall`] and a [`v1::BackupPart`].
     pub async fn answer(&self, kind: v1::CallKind, body: Bytes) -> Result<Bytes, Status> {
         match kind {
             v1::CallKind::Report => Ok(Bytes::from(self.report().encode_to_vec())),
@@ -181,6 +196,7 @@ impl Control {
             v1::CallKind::Hints => self.answer_hints(body).await,
             v1::CallKind::Replication => self.answer_replication(body).await,
             v1::CallKind::Restore => self.answer_share(body).await,
+            v1::CallKind::Backup => self.answer_backup(body).await,
             other => Err(Status::unimplemented(format!("{} is not asked here", other.as_str_name()))),
         }
     }

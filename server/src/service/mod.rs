@@ -4,8 +4,10 @@
 //!   Data     ─► Lane (of the connection's runtime)             health, reflection: the libraries' own
 //!   Schema   ─► MetadataLog, then wait for the nodes seen alive
 //!   Cluster  ─► ClusterState, Peers, and single questions to other nodes ◄─ Control::answer on their side
+//!   Backup   ─► Crew, which sees to the archive and to jobs
 //! ```
 
+mod backup;
 mod cluster;
 pub(crate) mod compaction;
 mod control;
@@ -28,6 +30,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, HealthService};
+use trefoil_proto::v1::backup_server::BackupServer;
 use trefoil_proto::v1::cluster_server::ClusterServer;
 use trefoil_proto::v1::data_server::DataServer;
 use trefoil_proto::v1::schema_server::SchemaServer;
@@ -38,7 +41,8 @@ use crate::coordinate::Lane;
 pub use control::Control;
 
 /// The services that reflection lists: those of the client port.
-const SERVICES: [&str; 4] = ["trefoil.v1.Data", "trefoil.v1.Schema", "trefoil.v1.Cluster", "grpc.health.v1.Health"];
+const SERVICES: [&str; 5] =
+    ["trefoil.v1.Data", "trefoil.v1.Schema", "trefoil.v1.Cluster", "trefoil.v1.Backup", "grpc.health.v1.Health"];
 
 /// Everything that is served on the client port, for the connections of one lane.
 pub fn client_routes(lane: Arc<Lane>, control: Arc<Control>) -> Routes {
@@ -54,7 +58,8 @@ pub fn client_routes(lane: Arc<Lane>, control: Arc<Control>) -> Routes {
     routes
         .add_service(limited!(DataServer::new(data::DataService::new(lane))))
         .add_service(limited!(SchemaServer::new(schema::SchemaService::new(control.clone()))))
-        .add_service(limited!(ClusterServer::new(cluster::ClusterService::new(control))))
+        .add_service(limited!(ClusterServer::new(cluster::ClusterService::new(control.clone()))))
+        .add_service(limited!(BackupServer::new(backup::BackupService::new(control))))
         .add_service(tonic_health::pb::health_server::HealthServer::new(health()));
     // The descriptors are made with the program: whether they can be read is tested, and nobody depends on them.
     let (v1, v1alpha) = (reflection().build_v1(), reflection().build_v1alpha());

@@ -273,6 +273,7 @@ fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shar
     clock.raised(Stamp(i64::MAX / 2));
     Shared {
         hints: Arc::new(crate::hints::Hints::new(crate::config::HintsConfig::default().bounds())),
+        archive: None,
         counters: Default::default(),
         identity: identity(&state),
         cluster: ArcSwap::from_pointee(state),
