@@ -183,7 +183,7 @@ impl Desk {
                 state.name()
             ));
         }
-        Ok(Introduction::Born(state.clone()))
+        Ok(Introduction::Born(Box::new(state.clone())))
     }
 }
 
@@ -296,7 +296,7 @@ async fn be_born(desk: &Desk, rpc: &dyn PeerRpc, timing: Timing) -> Result<(Node
             return Err(BirthError::Different { address, difference });
         }
         match asked {
-            Round::Born(state) => return Ok((number_of(&desk.config, &state)?, state)),
+            Round::Born(state) => return Ok((number_of(&desk.config, &state)?, *state)),
             Round::AllEmpty(hellos) if is_first(&desk.config) => {
                 let state = decide(&desk.config, &hellos)?;
                 tracing::info!(cluster = %state.cluster(), name = state.name(), "a cluster is born");
@@ -320,7 +320,7 @@ fn is_first(config: &BirthConfig) -> bool {
 
 /// What a round of questions to all other members came to.
 enum Round {
-    Born(ClusterState),
+    Born(Box<ClusterState>),
     AllEmpty(Vec<Hello>),
     Waiting(Vec<String>),
 }
@@ -462,7 +462,7 @@ impl Hello {
 /// The answer to a [`Hello`]: `1`, hello | `2`, state | `3`, text
 enum Introduction {
     Empty(Hello),
-    Born(ClusterState),
+    Born(Box<ClusterState>),
     Refused(String),
 }
 
@@ -480,7 +480,7 @@ impl Introduction {
         let mut reader = Reader::new("answer of a member", bytes);
         Ok(match reader.u8()? {
             1 => Introduction::Empty(Hello::decode(reader.rest())?),
-            2 => Introduction::Born(ClusterState::decode(reader.rest())?),
+            2 => Introduction::Born(Box::new(ClusterState::decode(reader.rest())?)),
             3 => Introduction::Refused(String::from_utf8_lossy(&reader.rest()).into_owned()),
             other => return Err(reader.corrupt(format!("no answer has kind {other}")).into()),
         })
