@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use super::mutation::view::MutationView;
-use super::record::{Head, Record, RecordKind};
+use super::record::{Head, Record, RecordKind, named_anew};
 use crate::Result;
 use crate::model::{ColumnId, KeyspaceId, Mutation, MutationName, Stamp, TableId, Token, Vnode, VnodeBits};
 
@@ -47,6 +47,12 @@ impl CheckedRecord {
         let mutation_at = bytes.len() - encoded.len();
         let (table, token) = (mutation.table, mutation.key.token());
         CheckedRecord { bytes, mutation_at, kind, keyspace, stamp, table, token }
+    }
+
+    /// The same mutation under another name: its cells keep their timestamps.
+    pub fn named_anew(&self, name: MutationName, stamp: Stamp) -> CheckedRecord {
+        let bytes = named_anew(&self.bytes, self.keyspace, name, stamp);
+        CheckedRecord { bytes, kind: RecordKind::Named(name), stamp, ..self.clone() }
     }
 
     /// The whole record, as it is logged and sent.

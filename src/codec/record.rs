@@ -24,6 +24,9 @@ const NAMELESS: u8 = 2;
 /// Bytes before the mutation, when there are no tags.
 const HEADER_BYTES: usize = 34;
 
+/// Bytes before the tags.
+const FIXED_BYTES: usize = 33;
+
 /// A decoded record header with its mutation still encoded; `bytes` is the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
@@ -57,18 +60,7 @@ impl Record {
     /// Encodes a record.
     pub fn encode(kind: RecordKind, keyspace: KeyspaceId, stamp: Stamp, mutation: &Mutation) -> Record {
         let mut out = Vec::with_capacity(HEADER_BYTES + mutation::usual_bytes(mutation));
-        let (code, name) = match kind {
-            RecordKind::Named(name) => (NAMED, name),
-            RecordKind::Nameless { composer, known_through } => {
-                (NAMELESS, MutationName { origin: composer, incarnation: known_through.0 as u64, sequence: 0 })
-            }
-        };
-        out.push(code);
-        out.extend_from_slice(&keyspace.0.to_le_bytes());
-        out.extend_from_slice(&stamp.0.to_le_bytes());
-        out.extend_from_slice(&name.origin.0.to_le_bytes());
-        out.extend_from_slice(&name.incarnation.to_le_bytes());
-        out.extend_from_slice(&name.sequence.to_le_bytes());
+        put_fixed(&mut out, kind, keyspace, stamp);
         put_varint(&mut out, 0);
         mutation::encode_mutation(mutation, &mut out);
         let bytes = Bytes::from(out);
@@ -81,6 +73,30 @@ impl Record {
         let mutation = bytes.slice(bytes.len() - mutation.len()..);
         Ok(Record { bytes, kind, keyspace, stamp, mutation })
     }
+}
+
+/// The bytes of the same record under another name.
+pub(super) fn named_anew(record: &[u8], keyspace: KeyspaceId, name: MutationName, stamp: Stamp) -> Bytes {
+    let mut out = Vec::with_capacity(record.len());
+    put_fixed(&mut out, RecordKind::Named(name), keyspace, stamp);
+    out.extend_from_slice(&record[FIXED_BYTES..]);
+    Bytes::from(out)
+}
+
+/// Everything before the tags.
+fn put_fixed(out: &mut Vec<u8>, kind: RecordKind, keyspace: KeyspaceId, stamp: Stamp) {
+    let (code, name) = match kind {
+        RecordKind::Named(name) => (NAMED, name),
+        RecordKind::Nameless { composer, known_through } => {
+            (NAMELESS, MutationName { origin: composer, incarnation: known_through.0 as u64, sequence: 0 })
+        }
+    };
+    out.push(code);
+    out.extend_from_slice(&keyspace.0.to_le_bytes());
+    out.extend_from_slice(&stamp.0.to_le_bytes());
+    out.extend_from_slice(&name.origin.0.to_le_bytes());
+    out.extend_from_slice(&name.incarnation.to_le_bytes());
+    out.extend_from_slice(&name.sequence.to_le_bytes());
 }
 
 /// A [`Record`] that borrows its bytes: for those who only look.

@@ -31,6 +31,7 @@ use trefoil::model::{
 use trefoil_proto::convert::counter::{self, Increment};
 use trefoil_proto::v1;
 
+use super::again::Attempts;
 use super::forward::Again;
 use super::ops::Op;
 use super::request::{Kind, Reply, Request};
@@ -264,6 +265,8 @@ impl Lane {
             result: v1::WriteResult { stamp: stamp.0, timestamp_us: timestamp.0, ..Default::default() },
             deadline: *deadline,
             kept: Kept { keyspace: place.keyspace.id, vnode: replicas.vnode, record: record.bytes().clone() },
+            attempts: Attempts::default(),
+            again: None,
         };
         Ok((Box::new(write), record, turn))
     }

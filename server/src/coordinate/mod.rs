@@ -14,6 +14,7 @@
 //! · every operation is answered once, by its deadline · an error after that point says UNKNOWN.
 
 mod admission;
+mod again;
 mod counting;
 mod early;
 mod failure;

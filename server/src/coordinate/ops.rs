@@ -32,7 +32,7 @@ impl Op {
     /// When something is to be done about it: its deadline, or before.
     fn due(&self) -> Option<Instant> {
         match self {
-            Op::Write(write) => Some(write.deadline),
+            Op::Write(write) => Some(write.due()),
             Op::Read(read) => Some(read.due()),
             Op::Forward(forward) => Some(forward.deadline()),
             Op::Counting(counting) => counting.deadline(),

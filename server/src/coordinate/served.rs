@@ -382,7 +382,7 @@ impl Lane {
 
     /// An operation has passed its deadline, or is a read that is to be looked at.
     pub(super) fn expire(self: &Arc<Self>, id: u64) {
-        self.write_expired(id);
+        self.write_due(id);
         self.hint_done(id, HintOutcome::Lost);
         self.read_due(id);
         self.forward_expired(id);

@@ -8,12 +8,13 @@ use bytes::Bytes;
 use prost::Message;
 use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{FailureReason, Requirement, WriteError, WriteOp, indices};
-use trefoil::model::{Instant, KeyspaceId, NodeId, PartitionKey, Stamp, TableId, Timestamp, Vnode};
+use trefoil::model::{Durability, Instant, KeyspaceId, NodeId, PartitionKey, Stamp, TableId, Timestamp, Vnode};
 use trefoil::ring::{Replica as RingReplica, Replicas};
 use trefoil_proto::convert::{key, mutation};
 use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_answer::Result as Answer;
 
+use super::again::{Again, Attempts};
 use super::naming::Turn;
 use super::ops::Op;
 use super::request::{Batch, Kind, Reply, Request};
@@ -35,6 +36,9 @@ pub(super) struct Write {
     pub(super) result: v1::WriteResult,
     pub(super) deadline: Instant,
     pub(super) kept: Kept,
+    pub(super) attempts: Attempts,
+    /// It has failed, and will be made again.
+    pub(super) again: Option<Again>,
 }
 
 /// What a hint for a replica that misses the write is made of.
@@ -59,6 +63,11 @@ impl Write {
         self.nodes.iter().position(|replica| replica.node == node)
     }
 
+    /// When something is to be done about it.
+    pub(super) fn due(&self) -> Instant {
+        self.again.as_ref().map_or(self.deadline, |again| again.at)
+    }
+
     /// Lets everyone who misses the write by now get a hint.
     pub(super) fn hint_missed(&mut self, hints: &Hints) {
         for replica in indices(self.op.take_missed()) {
@@ -67,8 +76,18 @@ impl Write {
         }
     }
 
+    /// Answers, or waits to be made again.
     fn answer(&mut self, outcome: Option<Result<(), WriteError>>) {
         let Some(outcome) = outcome else { return };
+        if let (Err(error), true) = (&outcome, self.request.is_some()) {
+            self.again = Again::after(error, self.attempts, self.deadline);
+        }
+        if self.again.is_none() {
+            self.end(outcome);
+        }
+    }
+
+    fn end(&mut self, outcome: Result<(), WriteError>) {
         let Some(request) = self.request.take() else { return };
         match outcome {
             Ok(()) => request.finish(Answer::Write(std::mem::take(&mut self.result))),
@@ -78,10 +97,11 @@ impl Write {
 }
 
 /// A mutation that has its name, with the turn that gave it.
-struct Named<'a> {
-    write: Box<Write>,
-    record: CheckedRecord,
-    turn: Turn<'a>,
+pub(super) struct Named<'a> {
+    pub(super) write: Box<Write>,
+    pub(super) record: CheckedRecord,
+    /// None where it was named before.
+    pub(super) turn: Option<Turn<'a>>,
 }
 
 impl Lane {
@@ -164,7 +184,7 @@ impl Lane {
             return self.forward(&place, &replicas, mutation, options, request, hops);
         }
         match self.start_write(&place, key, replicas, mutation.changes, &options, &request) {
-            Ok(named) => self.send_write(named, &place, request),
+            Ok(named) => self.send_write(named, place.table.options.durability, request),
             Err(error) => request.fail(error),
         }
     }
@@ -218,12 +238,14 @@ impl Lane {
             result: v1::WriteResult { stamp: stamp.0, timestamp_us: timestamp.0, warnings },
             deadline: request.deadline,
             kept: Kept { keyspace: place.keyspace.id, vnode: replicas.vnode, record: record.bytes().clone() },
+            attempts: Attempts::default(),
+            again: None,
         };
-        Ok(Named { write: Box::new(write), record, turn })
+        Ok(Named { write: Box::new(write), record, turn: Some(turn) })
     }
 
     /// Hands the record to the own log and to every other live replica.
-    fn send_write(self: &Arc<Self>, named: Named<'_>, place: &Place, request: Request) {
+    pub(super) fn send_write(&self, named: Named<'_>, durability: Durability, request: Request) {
         let Named { mut write, record, turn } = named;
         let (targets, nodes, deadline) = (write.op.targets(), write.nodes.clone(), write.deadline);
         write.request = Some(request);
@@ -234,7 +256,6 @@ impl Lane {
             let node = nodes[replica].node;
             if node == self.shared.identity.node {
                 let ticket = Ticket { lane: self.number, id };
-                let durability = place.table.options.durability;
                 let job = WriteJob { record: record.clone(), durability, deadline, ticket };
                 if let Err((reason, text)) = self.shared.replica.submit(job) {
                     tracing::debug!(reason = text, "the own replica refused a write");
@@ -288,19 +309,27 @@ impl Lane {
         })
     }
 
-    /// The deadline has passed: what has not come by now is not waited for.
-    pub(super) fn write_expired(&self, id: u64) {
-        if let Some(Op::Write(mut write)) = self.ops.lock().remove_if(id, |op| matches!(op, Op::Write(_))) {
-            let outcome = write.op.expire();
-            write.hint_missed(&self.shared.hints);
-            write.answer(outcome);
+    /// Ends a write: what has not come by now is not waited for.
+    pub(super) fn end_write(&self, mut write: Box<Write>) {
+        let outcome = write.op.expire();
+        write.hint_missed(&self.shared.hints);
+        if let Some(outcome) = write.again.take().map(|again| Err(again.error)).or(outcome) {
+            write.end(outcome);
+        }
+    }
+
+    /// Takes a write out; `None` if it is over.
+    pub(super) fn take_write(&self, id: u64) -> Option<Box<Write>> {
+        match self.ops.lock().remove_if(id, |op| matches!(op, Op::Write(_)))? {
+            Op::Write(write) => Some(write),
+            _ => None,
         }
     }
 
     /// This node stops: replicas that have not acknowledged get hints now.
     pub fn give_up_writes(&self) {
         let ids = self.ops.lock().ids_of_writes();
-        ids.into_iter().for_each(|id| self.write_expired(id));
+        ids.into_iter().filter_map(|id| self.take_write(id)).for_each(|write| self.end_write(write));
     }
 
     /// Takes a step of a write; whether there is one with this id.
@@ -308,6 +337,10 @@ impl Lane {
         let mut ops = self.ops.lock();
         let Some(Op::Write(write)) = ops.get(id) else { return false };
         step(write);
+        // One that is made again is hinted then, if it must be.
+        if write.again.is_some() {
+            return true;
+        }
         write.hint_missed(&self.shared.hints);
         if write.op.outstanding() == 0 {
             ops.remove(id);
