@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use prost::Message;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "trefoil/v1/types.proto",
     "trefoil/v1/errors.proto",
     "trefoil/v1/schema.proto",
@@ -13,6 +13,7 @@ const FILES: [&str; 7] = [
     "trefoil/v1/cluster.proto",
     "trefoil/v1/backup.proto",
     "trefoil/v1/peer.proto",
+    "trefoil/v1/restore.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

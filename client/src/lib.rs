@@ -41,6 +41,7 @@ mod increment;
 mod node;
 mod pipe;
 mod place;
+mod restores;
 mod retry;
 mod routing;
 mod row;

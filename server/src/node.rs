@@ -45,6 +45,7 @@ use crate::peer_rpc::PeerRpc;
 use crate::peers::{PeerEvents, PeerService, Peers, ReplyQueue};
 use crate::replica::{CompactionSettings, Completion, Completions, Replica, ScrubSettings};
 use crate::replication::{self, Peering, Replication, ReplicationSettings};
+use crate::restore;
 use crate::restore::share::{self, OfS3, Shares};
 use crate::runtime::{LaneRuntime, accept};
 use crate::service;
@@ -237,6 +238,7 @@ impl Node {
         let _ = door.control.set(control.clone());
         let mut node = Node { shared, shares, log, lanes, runtimes, stop_clients, stop_peers, tasks };
         node.keep_up(ceiling, rpc, found);
+        node.tasks.push(tokio::spawn(restore::run(control.clone())));
         node.catch_up().await;
         if let Some(crew) = crew {
             backup::run(&crew);

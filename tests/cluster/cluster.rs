@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use trefoil_client::Client;
 use trefoil_proto::v1::HintsAction;
 
+use crate::bucket::Bucket;
 use crate::door::Door;
 use crate::process::{Place, Process, Settings, settings_text};
 use crate::wait::until;
@@ -56,14 +57,22 @@ impl Cluster {
 
     /// Nodes with settings and directories, none of them started.
     pub fn prepare(nodes_per_zone: usize, settings: Settings) -> Cluster {
+        let zones: Vec<&str> = ZONES.iter().cycle().take(ZONES.len() * nodes_per_zone).copied().collect();
+        Cluster::prepare_in(&zones, settings)
+    }
+
+    /// The same, with a node in each of these zones; a zone that is named again has more of them.
+    pub fn prepare_in(zones: &[&str], settings: Settings) -> Cluster {
         let directory = tempfile::tempdir().unwrap();
-        let places: Vec<Place> =
-            ZONES.iter().cycle().take(ZONES.len() * nodes_per_zone).map(|zone| Place::new(*zone)).collect();
+        let places: Vec<Place> = zones.iter().map(|zone| Place::new(*zone)).collect();
         let node = |(at, place): (usize, &Place)| {
             let text = settings_text(place, &places, &settings);
             Process::new(directory.path().join(format!("node-{}", at + 1)), place.clone(), &text)
         };
-        let nodes = places.iter().enumerate().map(node).collect();
+        let mut nodes: Vec<Process> = places.iter().enumerate().map(node).collect();
+        if !settings.backup.is_empty() {
+            nodes.iter_mut().for_each(Bucket::give_credentials);
+        }
         Cluster { nodes, settings, _directory: directory }
     }
 

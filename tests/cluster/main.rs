@@ -4,6 +4,7 @@
 //!   cluster.rs   some nodes in a temporary directory          process.rs   one of them: its file of settings, its log
 //!   door.rs      requests to one chosen node, never retried   wait.rs      conditions with a deadline; there are no sleeps
 //!   small_disk.rs  a disk that can be filled                  proxy.rs     links that can be cut, one way or both
+//!   bucket.rs    an S3 that can be made to fail
 //! ```
 //!
 //! The other files are the tests, each named for what it shows. `docs/testing.md` lists them, and how to run them for
@@ -14,6 +15,7 @@
 mod bad_requests;
 mod bad_starts;
 mod basics;
+mod bucket;
 mod chaos;
 mod cluster;
 mod collections;
@@ -35,6 +37,7 @@ mod process;
 mod proxy;
 mod repair;
 mod replication;
+mod restore;
 mod schema;
 mod small_disk;
 mod snapshots;

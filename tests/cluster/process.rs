@@ -47,6 +47,10 @@ pub struct Settings {
     pub scrub: String,
     /// Further lines of the section `replication`.
     pub replication: String,
+    /// The section `backup`, with its heading.
+    pub backup: String,
+    /// The region of all nodes.
+    pub region: String,
 }
 
 impl Default for Settings {
@@ -60,6 +64,8 @@ impl Default for Settings {
             hints: String::new(),
             scrub: String::new(),
             replication: String::new(),
+            backup: String::new(),
+            region: "local".to_owned(),
         }
     }
 }
@@ -106,18 +112,19 @@ pub fn free_run(count: u16) -> u16 {
 
 /// A file of settings for the node in `place` of a cluster that begins with `members`.
 pub fn settings_text(place: &Place, members: &[Place], settings: &Settings) -> String {
+    let Settings { cluster_name, vnodes, limits, storage, guardrails, hints, scrub, replication, backup, region } =
+        settings;
     let member = |place: &Place| {
-        format!("  {{ address = \"{}\", region = \"local\", zone = \"{}\" }},\n", place.peer, place.zone)
+        format!("  {{ address = \"{}\", region = \"{region}\", zone = \"{}\" }},\n", place.peer, place.zone)
     };
     let members: String = members.iter().map(member).collect();
-    let Settings { cluster_name, vnodes, limits, storage, guardrails, hints, scrub, replication } = settings;
     let Place { zone, client, peer, http } = place;
     format!(
         "[cluster]\nname = \"{cluster_name}\"\nvnodes = {vnodes}\ninitial_members = [\n{members}]\n\
-         [node]\ndata_dir = \"data\"\nregion = \"local\"\nzone = \"{zone}\"\nruntimes = 1\n\
+         [node]\ndata_dir = \"data\"\nregion = \"{region}\"\nzone = \"{zone}\"\nruntimes = 1\n\
          client_address = \"{client}\"\npeer_address = \"{peer}\"\nhttp_address = \"{http}\"\n\
          [storage]\n{storage}[limits]\n{limits}[guardrails]\n{guardrails}[hints]\n{hints}[scrub]\n{scrub}\
-         [replication]\n{replication}[log]\nlevel = \"info\"\n"
+         [replication]\n{replication}{backup}[log]\nlevel = \"info\"\n"
     )
 }
 

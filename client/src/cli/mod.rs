@@ -29,6 +29,7 @@ mod progress;
 mod put;
 mod replication;
 mod report;
+mod restore;
 mod ring;
 mod row;
 mod rows;
@@ -139,6 +140,9 @@ enum Command {
     /// Back the cluster up to the bucket of its settings
     #[command(subcommand)]
     Backup(backup::BackupCommand),
+    /// Bring tables back from a backup
+    #[command(subcommand)]
+    Restore(restore::RestoreCommand),
     /// Compare what all replicas of a table hold
     Verify(verify::Verify),
     /// Measure the cluster with reads and writes
@@ -207,6 +211,7 @@ impl Command {
             Command::Hints(command) => command.run(global).await,
             Command::Snapshot(command) => command.run(global).await,
             Command::Backup(command) => command.run(global).await,
+            Command::Restore(command) => command.run(global).await,
             Command::Verify(command) => command.run(global).await,
             Command::Bench(command) => command.run(global).await,
             Command::Check(command) => command.run(global),

@@ -29,6 +29,11 @@ impl Progress {
         Progress::new(ProgressBar::new(0), "{wide_bar} {pos}/{len} vnodes, {eta} left")
     }
 
+    /// Counts steps of work.
+    pub fn steps() -> Progress {
+        Progress::new(ProgressBar::new(0), "{wide_bar} {pos}/{len} steps, {eta} left")
+    }
+
     fn new(bar: ProgressBar, template: &str) -> Progress {
         // The templates are ours; a wrong one would leave the default.
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -54,6 +59,12 @@ impl Progress {
     pub fn vnodes_done(&self, done: u32, all: u32) {
         self.bar.set_length(u64::from(all));
         self.bar.set_position(u64::from(done));
+    }
+
+    /// So many of all steps are done.
+    pub fn steps_done(&self, done: u64, all: u64) {
+        self.bar.set_length(all);
+        self.bar.set_position(done);
     }
 
     /// Prints results above the bar.

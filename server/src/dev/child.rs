@@ -10,6 +10,13 @@ use tokio::process::{ChildStdin, Command};
 use super::shape::Place;
 use super::{DevError, io_error};
 
+/// What a node finds in its environment beside that of the parent.
+#[cfg(feature = "dev-s3")]
+const VARIABLES: [(&str, &str); 2] =
+    [("AWS_ACCESS_KEY_ID", super::bucket::ACCESS_KEY), ("AWS_SECRET_ACCESS_KEY", super::bucket::SECRET_KEY)];
+#[cfg(not(feature = "dev-s3"))]
+const VARIABLES: [(&str, &str); 0] = [];
+
 /// Lines of a log that are shown when its node did not start.
 const TAIL_LINES: usize = 10;
 
@@ -46,13 +53,15 @@ pub(super) fn start(program: &Path, place: Place) -> Result<(Child, impl Future<
         .arg("--config")
         .arg(&settings)
         .arg("--until-input-ends")
+        .envs(VARIABLES.iter().copied())
         .stdin(Stdio::piped())
         .stdout(log)
         .stderr(log_too)
         .process_group(0)
         .spawn()
         .map_err(io_error("start", program))?;
-    let again = format!("{} serve --config {}", quoted(program), quoted(&settings));
+    let variables: String = VARIABLES.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+    let again = format!("{variables}{} serve --config {}", quoted(program), quoted(&settings));
     let number = place.number;
     let started = Child { place, pid: child.id().unwrap_or(0), again, _input: child.stdin.take() };
     let end = async move {

@@ -5,12 +5,15 @@
 //!   DIR/node-1/node.toml    settings, written once; what stands there counts
 //!             /node.log     what the node logs, over all its runs
 //!             /data         its data
+//!   DIR/s3                the bucket that the nodes back up to, served by the parent
 //! ```
 //!
 //! Each child is `trefoild serve`, as it would be on a machine of its own, in a process group of its own: ctrl-C reaches
 //! only the parent. It stops its children by closing their standard input, so that they end with it, however it ends.
 //! A child that ends by itself is reported and never started again: whoever kills a node wants to see what happens then.
 
+#[cfg(feature = "dev-s3")]
+mod bucket;
 mod child;
 mod demo;
 mod shape;
@@ -168,6 +171,9 @@ pub fn run(options: &DevOptions) -> Result<(), DevError> {
         let directory = directory.map_err(|source| DevError::Io { what: "find", path: options.dir.clone(), source })?;
         shape.settle(&directory)?;
         let places = shape.places(&directory);
+        // Before the settings are written: what cannot be served is not settled.
+        #[cfg(feature = "dev-s3")]
+        let _bucket = bucket::serve(&directory, options.port).await?;
         for place in &places {
             place.ports_are_free()?;
             place.write_settings(&shape, &places)?;
@@ -220,6 +226,8 @@ impl Cluster {
             let _ = self.stop().await;
             return Err(error);
         }
+        #[cfg(feature = "dev-s3")]
+        say(&bucket::about(options.port));
         say("ready");
         if options.demo {
             let endpoints: Vec<String> = self.children.iter().map(|child| child.place.client_address()).collect();

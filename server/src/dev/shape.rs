@@ -167,6 +167,10 @@ impl Place {
         };
         let mut config = Config::of_member(cluster, node);
         config.storage.log_kept_mib = LOG_KEPT_MIB;
+        #[cfg(feature = "dev-s3")]
+        {
+            config.backup = Some(super::bucket::settings(shape.port));
+        }
         config
     }
 }

@@ -68,11 +68,11 @@ impl Control {
         &self.shares
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
 
-    pub(super) fn log(&self) -> &dyn MetadataLog {
+    pub(crate) fn log(&self) -> &dyn MetadataLog {
         &*self.log
     }
 
@@ -81,7 +81,7 @@ impl Control {
     }
 
     /// The state that requests are served by.
-    pub(super) fn state(&self) -> Arc<ClusterState> {
+    pub(crate) fn state(&self) -> Arc<ClusterState> {
         self.shared.cluster.load_full()
     }
 

@@ -16,6 +16,7 @@ mod deadline;
 mod digests;
 mod hints;
 mod replication;
+mod restore;
 mod schema;
 mod shares;
 mod snapshots;
@@ -33,6 +34,7 @@ use tonic_health::server::{HealthReporter, HealthService};
 use trefoil_proto::v1::backup_server::BackupServer;
 use trefoil_proto::v1::cluster_server::ClusterServer;
 use trefoil_proto::v1::data_server::DataServer;
+use trefoil_proto::v1::restore_server::RestoreServer;
 use trefoil_proto::v1::schema_server::SchemaServer;
 use trefoil_proto::{FILE_DESCRIPTOR_SET, MESSAGE_BYTES_MAX};
 
@@ -41,8 +43,14 @@ use crate::coordinate::Lane;
 pub use control::Control;
 
 /// The services that reflection lists: those of the client port.
-const SERVICES: [&str; 5] =
-    ["trefoil.v1.Data", "trefoil.v1.Schema", "trefoil.v1.Cluster", "trefoil.v1.Backup", "grpc.health.v1.Health"];
+const SERVICES: [&str; 6] = [
+    "trefoil.v1.Data",
+    "trefoil.v1.Schema",
+    "trefoil.v1.Cluster",
+    "trefoil.v1.Restore",
+    "trefoil.v1.Backup",
+    "grpc.health.v1.Health",
+];
 
 /// Everything that is served on the client port, for the connections of one lane.
 pub fn client_routes(lane: Arc<Lane>, control: Arc<Control>) -> Routes {
@@ -59,7 +67,8 @@ pub fn client_routes(lane: Arc<Lane>, control: Arc<Control>) -> Routes {
         .add_service(limited!(DataServer::new(data::DataService::new(lane))))
         .add_service(limited!(SchemaServer::new(schema::SchemaService::new(control.clone()))))
         .add_service(limited!(ClusterServer::new(cluster::ClusterService::new(control.clone()))))
-        .add_service(limited!(BackupServer::new(backup::BackupService::new(control))))
+        .add_service(limited!(BackupServer::new(backup::BackupService::new(control.clone()))))
+        .add_service(limited!(RestoreServer::new(restore::RestoreService::new(control))))
         .add_service(tonic_health::pb::health_server::HealthServer::new(health()));
     // The descriptors are made with the program: whether they can be read is tested, and nobody depends on them.
     let (v1, v1alpha) = (reflection().build_v1(), reflection().build_v1alpha());

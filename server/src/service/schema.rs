@@ -95,6 +95,11 @@ fn names(statement: &DdlStatement) -> (String, String) {
     }
 }
 
+/// Why the log did not take an entry that is about no single table.
+pub(super) fn refused(error: ProposeError, state: &ClusterState) -> v1::Error {
+    failure(error, (String::new(), String::new()), state)
+}
+
 fn failure(error: ProposeError, (keyspace, table): (String, String), state: &ClusterState) -> v1::Error {
     let text = error.to_string();
     match error {
