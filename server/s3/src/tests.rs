@@ -193,6 +193,8 @@ async fn what_fails_twice_on_the_way_succeeds_the_third_time() {
         HttpFault::Answers(500, "InternalError"),
         HttpFault::Answers(503, "SlowDown"),
         HttpFault::Answers(400, "ExpiredToken"),
+        // Not a sign that an object is there: what was in the way may have been its removal.
+        HttpFault::Answers(409, "ConditionalRequestConflict"),
         HttpFault::Closes,
         HttpFault::AnswerLost,
     ];
@@ -216,6 +218,43 @@ async fn a_lost_answer_to_a_replacement_is_found_out() {
     let store = real.door(limits());
     let tag = store.replace("index", noise(20), None).await.unwrap();
     assert_eq!(store.get("index", None).await.unwrap().tag, tag);
+}
+
+/// Completes the upload of a large object behind `hook`, and says how that ended.
+async fn uploaded(hook: Arc<Hook>) -> crate::Result<Creation> {
+    let real = Real::serve(Some(hook)).await;
+    let store = real.door(limits());
+    let body = noise(6 << 20);
+    let made = store.upload("large", Arc::new(body.clone())).await?;
+    assert!(store.get("large", None).await.unwrap().bytes == body);
+    Ok(made)
+}
+
+fn completes(request: &Request) -> bool {
+    request.method == "POST" && request.query.contains("uploadId=")
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_a_large_object_is_found_out() {
+    let (hook, seen) = first(1, HttpFault::AnswerLost, completes);
+    assert_eq!(uploaded(hook).await.unwrap(), Creation::AlreadyThere);
+    assert_eq!(seen.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_large_object_whose_parts_are_gone_is_not_taken_for_made() {
+    let (hook, _) = first(usize::MAX, HttpFault::Answers(404, "NoSuchUpload"), completes);
+    let error = uploaded(hook).await.unwrap_err();
+    assert!(error.class == Class::Retry && error.to_string().contains("NoSuchUpload"), "{error}");
+}
+
+#[tokio::test]
+async fn a_store_that_asks_to_wait_is_given_the_time() {
+    let (hook, _) = first(1, HttpFault::AsksToWait(503, "SlowDown", 1), is_put);
+    let real = Real::serve(Some(hook)).await;
+    let begun = tokio::time::Instant::now();
+    real.door(limits()).create("a", noise(10)).await.unwrap();
+    assert!(begun.elapsed() >= Duration::from_secs(1));
 }
 
 #[tokio::test]

@@ -83,6 +83,8 @@ fn class_of(status: u16, code: &str) -> Class {
     match (status, code) {
         // Those that are fetched for the next attempt are newer.
         (_, "ExpiredToken" | "ExpiredTokenException" | "RequestTimeTooSkewed" | "RequestTimeout") => Class::Retry,
+        // Another request for the same key was under way, perhaps one that removes: nothing is known of what is there now.
+        (409, "ConditionalRequestConflict" | "OperationAborted") => Class::Retry,
         (404, _) => Class::NotFound,
         (409 | 412, _) => Class::Conflict,
         (401 | 403, _) => Class::Denied,

@@ -33,7 +33,9 @@ impl S3 {
         let id = self.attempts(ask, |_| self.begin_once(key)).await?;
         let done = self.send_parts(key, &id, source).await;
         let made = match done {
-            Ok(parts) => created(self.attempts(ask, |_| self.complete_once(key, &id, parts.clone())).await),
+            Ok(parts) => {
+                created(self.attempts(ask, |before| self.complete_once(key, &id, parts.clone(), before)).await)
+            }
             Err(error) => Err(error),
         };
         if !matches!(made, Ok(Creation::New))
@@ -83,18 +85,26 @@ impl S3 {
         Ok(answer.e_tag.unwrap_or_default())
     }
 
-    async fn complete_once(&self, key: &str, id: &str, parts: Vec<CompletedPart>) -> Result<()> {
+    async fn complete_once(&self, key: &str, id: &str, parts: Vec<CompletedPart>, attempts_before: u32) -> Result<()> {
         let parts = CompletedMultipartUpload::builder().set_parts(Some(parts)).build();
         let request = self.client.complete_multipart_upload().bucket(&self.location.bucket);
         let request = request.key(self.location.key(key)).upload_id(id).multipart_upload(parts).if_none_match("*");
-        match request.send().await.map_err(|failed| self.failed("PUT", key, &failed)) {
-            Ok(_) => Ok(()),
-            // An attempt before may have completed it, and its answer was lost: then the upload is gone and the object there.
-            Err(error) if error.is_not_found() => match self.head_once(key).await {
-                Ok(_) => Err(Error { class: Class::Conflict, ..error }),
-                Err(unseen) => Err(unseen),
-            },
-            Err(error) => Err(error),
+        let error = match request.send().await.map_err(|failed| self.failed("PUT", key, &failed)) {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        // An attempt before may have completed it, and its answer was lost: then the object is there, and the upload gone, which
+        // some stores call denied.
+        let is_denied_now = error.class == Class::Denied && attempts_before > 0;
+        if !error.is_not_found() && !is_denied_now {
+            return Err(error);
+        }
+        match self.head_once(key).await {
+            Ok(_) => Err(Error { class: Class::Conflict, ..error }),
+            Err(unseen) if !unseen.is_not_found() => Err(unseen),
+            Err(_) if is_denied_now => Err(error),
+            // The store has let go of the parts, and of nothing else: all of it can be sent anew.
+            Err(_) => Err(Error { class: Class::Retry, ..error }),
         }
     }
 
