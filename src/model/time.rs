@@ -26,6 +26,11 @@ impl Stamp {
         self.0.div_euclid(1_000_000)
     }
 
+    /// The last microsecond of a millisecond since 1970: what is stamped so or before is all that people mean by "at" it.
+    pub fn last_of_ms(ms: i64) -> Stamp {
+        Stamp(ms.saturating_mul(1_000).saturating_add(999))
+    }
+
     /// The default cell timestamp of the mutation that bears this stamp.
     pub fn timestamp(self) -> Timestamp {
         Timestamp(self.0)

@@ -4,13 +4,19 @@
 //!   Repository   objects of the cluster, decoded, and refused by name where they are not what they should be
 //!     moment     the base of a time: a backup, the logs behind it, whose copy of a vnode suffices
 //!     read       a table at that time: merged files, records of the logs, both
+//!     verify     is a backup whole     prune   what no kept one needs goes     mirror   a second copy of all
 //! ```
 //!
 //! **Invariant:** nothing is read of an object of another cluster, of a damaged one, or of one that a later build wrote; the
 //! error names the object.
 
+mod mirror;
 mod moment;
+mod prune;
 mod read;
+#[cfg(test)]
+mod tests;
+mod verify;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,8 +27,11 @@ use trefoil::backup::{Index, Manifest, Part, Piece, PieceHead, layout};
 use trefoil::model::NodeId;
 use uuid::Uuid;
 
+pub use self::mirror::Mirrored;
 pub use self::moment::{Moment, Source};
+pub use self::prune::{CONDEMNED_US, Prune, Pruned};
 pub use self::read::TableAt;
+pub use self::verify::{Thoroughness, Verified};
 use crate::{Below, Class, Error, ObjectStore, Result};
 
 /// What is got of a piece to read its head: nearly always enough.
@@ -132,6 +141,28 @@ impl Repository {
         let piece = decoded(&key, Piece::decode(&key, &self.get(&key).await?))?;
         self.own(&key, piece.head.cluster)?;
         Ok(piece)
+    }
+
+    /// Changes the index by comparing and setting it, as often as it takes.
+    async fn change_index(&self, change: impl Fn(&mut Index)) -> Result<()> {
+        loop {
+            let found = self.store.find(layout::INDEX).await?;
+            let before = match &found {
+                Some(object) => decoded(layout::INDEX, Index::decode(&object.bytes))?,
+                None => Index { cluster: self.cluster, entries: Vec::new() },
+            };
+            self.own(layout::INDEX, before.cluster)?;
+            let mut after = before.clone();
+            change(&mut after);
+            if after == before {
+                return Ok(());
+            }
+            let tag = found.map(|object| object.tag);
+            match self.store.replace(layout::INDEX, after.encode(), tag.as_ref()).await {
+                Err(error) if error.is_conflict() => {}
+                other => return other.map(drop),
+            }
+        }
     }
 
     async fn get(&self, key: &str) -> Result<Bytes> {
