@@ -67,6 +67,11 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] trefoil::Error),
 
+    /// A bucket did not do what was asked, or an object in it is not what it must be.
+    #[cfg(feature = "backup")]
+    #[error(transparent)]
+    Bucket(#[from] trefoil_s3::Error),
+
     /// There is nothing to look into.
     #[error("there is no .sst file in {directory}")]
     NoSstables {

@@ -24,6 +24,7 @@ mod import;
 mod increment;
 mod json;
 mod level;
+mod merged;
 mod output;
 mod progress;
 mod put;

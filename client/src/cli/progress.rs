@@ -34,6 +34,19 @@ impl Progress {
         Progress::new(ProgressBar::new(0), "{wide_bar} {pos}/{len} steps, {eta} left")
     }
 
+    /// Counts objects of a bucket.
+    #[cfg(feature = "backup")]
+    pub fn objects() -> Progress {
+        Progress::new(ProgressBar::new(0), "{wide_bar} {pos}/{len} objects, {eta} left")
+    }
+
+    /// So many of all objects are done.
+    #[cfg(feature = "backup")]
+    pub fn objects_done(&self, done: u64, all: u64) {
+        self.bar.set_length(all);
+        self.bar.set_position(done);
+    }
+
     fn new(bar: ProgressBar, template: &str) -> Progress {
         // The templates are ours; a wrong one would leave the default.
         if let Ok(style) = ProgressStyle::with_template(template) {

@@ -1,6 +1,14 @@
-//! `trefoil backup`: backups of the cluster to the bucket that its settings name.
+//! `trefoil backup`: backups of the cluster to the bucket that its settings name, and what is read and done straight there.
 
+#[cfg(feature = "backup")]
+mod bucket;
+#[cfg(feature = "backup")]
+mod export;
 mod job;
+#[cfg(feature = "backup")]
+mod list;
+#[cfg(feature = "backup")]
+mod tend;
 
 use clap::{Args, Subcommand};
 use trefoil_client::SnapshotOf;
@@ -23,6 +31,27 @@ pub enum BackupCommand {
     Resume(Named),
     /// Give a backup up
     Cancel(Named),
+    /// Show the complete backups in the bucket
+    #[cfg(feature = "backup")]
+    List(list::List),
+    /// Show what a backup holds
+    #[cfg(feature = "backup")]
+    Show(list::Show),
+    /// Look whether a backup is whole
+    #[cfg(feature = "backup")]
+    Verify(tend::VerifyBackup),
+    /// Remove what no kept backup needs
+    #[cfg(feature = "backup")]
+    Prune(tend::PruneBackups),
+    /// Copy all backups to a second bucket
+    #[cfg(feature = "backup")]
+    Mirror(tend::Mirror),
+    /// Print the rows of a table as of a time
+    #[cfg(feature = "backup")]
+    Export(export::ExportBackup),
+    /// Print the row of a key as of a time
+    #[cfg(feature = "backup")]
+    Get(export::GetBackup),
 }
 
 /// Begins a backup.
@@ -77,6 +106,20 @@ impl BackupCommand {
             BackupCommand::Cancel(Named { backup }) => {
                 job::show(&[global.connect().await?.cancel_backup(backup).await?], global)
             }
+            #[cfg(feature = "backup")]
+            BackupCommand::List(list) => list.run(global).await,
+            #[cfg(feature = "backup")]
+            BackupCommand::Show(show) => show.run(global).await,
+            #[cfg(feature = "backup")]
+            BackupCommand::Verify(verify) => verify.run(global).await,
+            #[cfg(feature = "backup")]
+            BackupCommand::Prune(prune) => prune.run(global).await,
+            #[cfg(feature = "backup")]
+            BackupCommand::Mirror(mirror) => mirror.run(global).await,
+            #[cfg(feature = "backup")]
+            BackupCommand::Export(export) => export.run(global).await,
+            #[cfg(feature = "backup")]
+            BackupCommand::Get(get) => get.run(global).await,
         }
     }
 }

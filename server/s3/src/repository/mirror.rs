@@ -35,7 +35,7 @@ pub struct Mirrored {
 
 impl Repository {
     /// Copies all complete backups, and the logs behind them, to `to`, which is of the same cluster. `progress` is told of the
-    /// objects done and those there are. Not to be run on a runtime of one thread: objects are read by blocking threads.
+    /// objects done and those there are.
     pub async fn mirror(&self, to: &Repository, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Mirrored> {
         let index = self.index().await?;
         let mut manifests = Vec::new();

@@ -30,7 +30,7 @@ use trefoil::vfs::memory::MemoryVfs;
 use uuid::Uuid;
 
 use super::*;
-use crate::{Call, Fault, Faulty, Memory};
+use crate::{Call, Creation, Fault, Faulty, Memory};
 
 const CLUSTER: Uuid = Uuid::from_u128(0xc1);
 const TABLE: TableId = TableId(Uuid::from_u128(0x7a));
@@ -55,8 +55,8 @@ impl Random {
 fn state() -> ClusterState {
     let member = |zone: &str| Member {
         zone: Zone { region: "eu".to_owned(), name: zone.to_owned() },
-        peer_address: String::new(),
-        client_address: String::new(),
+        peer_address: format!("{zone}:9441"),
+        client_address: format!("{zone}:9440"),
     };
     let members = ["a", "b", "c"].map(member).into();
     let vnode_bits = VnodeBits::new(3).unwrap();
@@ -135,7 +135,7 @@ fn world(seed: u64, count: usize) -> World {
     let repository = Repository::new(bucket.clone(), CLUSTER);
     let store = repository.store().clone();
     let backup = Uuid::from_u128(u128::from(seed) << 8 | 0xb1);
-    let put = |key: &str, bytes: Bytes| drop(runtime.block_on(store.create(key, bytes)).unwrap());
+    let put = |key: &str, bytes: Bytes| assert_eq!(runtime.block_on(store.create(key, bytes)).unwrap(), Creation::New);
     let mut parts = Vec::new();
     let mut heads = Vec::new();
     for log in &logs {

@@ -1,0 +1,92 @@
+//! Which bucket, and which cluster's backups in it.
+
+use std::sync::Arc;
+
+use clap::Args;
+use trefoil::model::Stamp;
+use trefoil_s3::repository::Repository;
+use trefoil_s3::{Limits, Location, ObjectStore, S3};
+use uuid::Uuid;
+
+use super::super::Global;
+use super::super::error::{Error, Result};
+
+/// Where the backups are. Without --bucket the cluster is asked. Credentials come from the usual places (environment, profile,
+/// instance role).
+#[derive(Debug, Clone, Args)]
+pub struct Bucket {
+    /// The bucket
+    #[arg(long, env = "TREFOIL_BACKUP_BUCKET", value_name = "NAME", requires = "cluster")]
+    bucket: Option<String>,
+    /// What all keys begin with
+    #[arg(long, env = "TREFOIL_BACKUP_PREFIX", default_value = "", hide_default_value = true, value_name = "PREFIX")]
+    prefix: String,
+    /// The way to the store, if it is not AWS itself
+    #[arg(long, env = "TREFOIL_BACKUP_ENDPOINT", value_name = "URL")]
+    s3_endpoint: Option<String>,
+    /// The region of the bucket
+    #[arg(long, env = "TREFOIL_BACKUP_REGION", default_value = "us-east-1", value_name = "NAME")]
+    region: String,
+    /// The bucket stands in the path, not in the host
+    #[arg(long, env = "TREFOIL_BACKUP_PATH_STYLE")]
+    path_style: bool,
+    /// The id of the cluster whose backups they are
+    #[arg(long, env = "TREFOIL_BACKUP_CLUSTER", value_name = "ID")]
+    cluster: Option<Uuid>,
+}
+
+impl Bucket {
+    /// The backups there.
+    pub async fn open(&self, global: &Global) -> Result<Repository> {
+        let (location, cluster) = self.place(global).await?;
+        Ok(Repository::new(connect(location).await?, cluster))
+    }
+
+    async fn place(&self, global: &Global) -> Result<(Location, Uuid)> {
+        if let (Some(bucket), Some(cluster)) = (&self.bucket, self.cluster) {
+            let location = Location {
+                endpoint: self.s3_endpoint.clone(),
+                region: self.region.clone(),
+                bucket: bucket.clone(),
+                prefix: self.prefix.clone(),
+                path_style: self.path_style,
+            };
+            return Ok((location, cluster));
+        }
+        let told = global.connect().await?.backup_location().await?;
+        let cluster = self.cluster.or_else(|| Uuid::from_slice(&told.cluster_id).ok());
+        let cluster = cluster.ok_or(Error::Usage("say whose backups they are: --cluster"))?;
+        let location = Location {
+            endpoint: Some(told.endpoint).filter(|endpoint| !endpoint.is_empty()),
+            region: told.region,
+            bucket: told.bucket,
+            prefix: told.prefix,
+            path_style: told.path_style,
+        };
+        Ok((location, cluster))
+    }
+}
+
+/// A bucket.
+pub async fn connect(location: Location) -> Result<Arc<dyn ObjectStore>> {
+    Ok(Arc::new(S3::connect(location, Limits::default()).await?))
+}
+
+/// The time.
+pub fn now() -> Stamp {
+    Stamp(jiff::Timestamp::now().as_microsecond())
+}
+
+/// A time as people give it: RFC 3339. To the millisecond it means all of that millisecond; finer, that very microsecond.
+pub fn time(text: &str) -> Result<Stamp, String> {
+    let time: jiff::Timestamp =
+        text.parse().map_err(|_| format!("{text:?} is no time like 2026-01-31T12:30:00.250Z"))?;
+    let us = time.as_microsecond();
+    Ok(if us.rem_euclid(1_000) == 0 { Stamp::last_of_ms(us.div_euclid(1_000)) } else { Stamp(us) })
+}
+
+/// A time for people, to the millisecond, in UTC.
+pub fn shown(at: Stamp) -> String {
+    let ms = jiff::Timestamp::from_millisecond(at.0.div_euclid(1_000));
+    ms.map_or_else(|_| at.0.to_string(), |time| format!("{time:.3}"))
+}
