@@ -12,6 +12,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests; what they print is shown where they fail")]
 
+mod backup;
 mod bad_requests;
 mod bad_starts;
 mod basics;

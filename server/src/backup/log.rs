@@ -201,6 +201,7 @@ pub(super) async fn run(archive: Arc<Archive>, store: Arc<Store>) {
     let mut next = Instant::now();
     let mut alarmed = false;
     loop {
+        let resuming = archive.end().is_none();
         let shipped = match archive.end() {
             None => archive.resume(&store).await.map(|_| true),
             Some(end) if archive.is_due(&store, next) => archive.ship(&store, end).await,
@@ -219,6 +220,9 @@ pub(super) async fn run(archive: Arc<Archive>, store: Arc<Store>) {
                 archive.failed(WHAT, error.to_string());
                 pauses.wait().await;
             }
+        }
+        if resuming {
+            continue; // What came while the node was down is shipped first.
         }
         let behind = archive.standing().is_behind();
         if behind != std::mem::replace(&mut alarmed, behind) {
