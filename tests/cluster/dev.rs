@@ -79,6 +79,11 @@ impl Drop for Dev {
     }
 }
 
+/// What is in a directory, if it is there.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(directory).map_or(Vec::new(), |read| read.flatten().map(|entry| entry.path()).collect())
+}
+
 async fn are_gone(nodes: &BTreeMap<u32, u32>) {
     until("its nodes have ended", async || {
         let alive: Vec<u32> = nodes.values().copied().filter(|process| signal(*process, "0").is_ok()).collect();
@@ -97,6 +102,14 @@ async fn dev_starts_stops_and_resumes_a_cluster() {
     let nodes = dev.nodes();
     assert_eq!(nodes.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(dev.flights(1).await, 3_007);
+
+    // Each node has found its bucket, and was let in.
+    let bucket = directory.path().join("dev/s3/backups");
+    until("three nodes have archived their logs", async || {
+        let nodes: usize = entries(&bucket).iter().map(|cluster| entries(&cluster.join("log")).len()).sum();
+        if nodes == 3 { Ok(()) } else { Err(format!("{nodes} did")) }
+    })
+    .await;
 
     // A node that dies stays dead, and the others serve.
     signal(nodes[&2], "KILL").unwrap();

@@ -10,11 +10,9 @@ use tokio::net::TcpListener;
 use trefoil_s3::Location;
 use trefoil_s3::local::{Credentials, LocalS3};
 
+use super::shape::BUCKET_OFFSET;
 use super::{DevError, io_error};
 use crate::config::BackupConfig;
-
-/// From the first node's client port to the bucket's.
-pub(super) const PORT_OFFSET: u16 = 9;
 
 /// What the bucket is called.
 const BUCKET: &str = "backups";
@@ -26,7 +24,7 @@ pub(super) const SECRET_KEY: &str = "trefoil-dev";
 /// Serves the bucket of the cluster in `directory`.
 pub(super) async fn serve(directory: &Path, first_port: u16) -> Result<LocalS3, DevError> {
     let address = address(first_port);
-    let taken = |source| DevError::Taken { port: address.port(), what: "S3 port", node: 1, source };
+    let taken = |source| DevError::BucketTaken { port: address.port(), source };
     let listener = TcpListener::bind(address).await.map_err(taken)?;
     let root = directory.join("s3");
     LocalS3::make_bucket(&root, BUCKET).map_err(io_error("make", &root))?;
@@ -55,5 +53,5 @@ pub(super) fn about(first_port: u16) -> String {
 }
 
 fn address(first_port: u16) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, first_port.saturating_add(PORT_OFFSET)))
+    SocketAddr::from((Ipv4Addr::LOCALHOST, first_port + BUCKET_OFFSET))
 }

@@ -55,7 +55,8 @@ pub struct DevOptions {
     /// Nodes that share the data of each zone.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub nodes_per_zone: u16,
-    /// Client port of the first node; node i adds 10 i, its peer port is the next one, its HTTP port the one after that.
+    /// Client port of the first node; node i adds 10 i, its peer port is the next one, its HTTP port the one after that. The
+    /// ninth after the first is that of the S3 that they back up to.
     #[arg(long, default_value_t = 9440, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
     /// Load a sample of real flights into the table demo.flights, read it back, and stay up.
@@ -95,6 +96,14 @@ pub enum DevError {
         what: &'static str,
         /// Of which node.
         node: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody else listens where the bucket is to be.
+    #[error("port {port} is taken (S3 for backups): {source}; stop what uses it, or choose another --port")]
+    BucketTaken {
+        /// The port.
+        port: u16,
         /// What the system said.
         source: io::Error,
     },

@@ -20,6 +20,9 @@ const REGION: &str = "local";
 /// Commit log that each node keeps for the others: they are on one disk.
 const LOG_KEPT_MIB: u64 = 256;
 
+/// From the first node's client port to the bucket's.
+pub(super) const BUCKET_OFFSET: u16 = 9;
+
 /// Ports from one node to the next.
 const PORT_STEP: u32 = 10;
 
@@ -55,7 +58,7 @@ impl Shape {
     pub(super) fn new(options: &DevOptions) -> Result<Shape, DevError> {
         let DevOptions { zones, nodes_per_zone, port, .. } = *options;
         let shape = Shape { zones, nodes_per_zone, port };
-        let last = u32::from(port) + (shape.nodes() - 1) * PORT_STEP + 2;
+        let last = u32::from(port) + ((shape.nodes() - 1) * PORT_STEP + 2).max(u32::from(BUCKET_OFFSET));
         match u16::try_from(last) {
             Ok(_) => Ok(shape),
             Err(_) => Err(DevError::Ports { nodes: shape.nodes(), port, last }),

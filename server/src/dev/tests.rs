@@ -41,6 +41,8 @@ fn each_node_has_settings_that_hold_and_keep_what_somebody_changed() {
     assert_eq!(last.node.peer_address.to_string(), "127.0.0.1:9491");
     assert_eq!(last.node.data_dir, directory.path().join("node-6/data"));
     assert_eq!(last.cluster.initial_members.len(), 6);
+    let endpoint = last.backup.and_then(|backup| backup.endpoint);
+    assert_eq!(endpoint.as_deref(), cfg!(feature = "dev-s3").then_some("http://127.0.0.1:9449"));
     assert_eq!(last.cluster.initial_members[5].address, last.node.peer_address);
     assert_eq!(last.cluster.initial_members[5].zone, last.node.zone);
 
@@ -57,6 +59,19 @@ fn a_port_that_is_taken_or_does_not_exist_is_named() {
     let place = &Shape::new(&options(1, 1, taken - 1)).unwrap().places(Path::new("."))[0];
     let error = place.ports_are_free().unwrap_err().to_string();
     assert!(error.contains(&format!("port {taken} is taken (peer port of node 1)")), "{error}");
+    Shape::new(&options(1, 1, 65_526)).unwrap();
+    assert!(Shape::new(&options(1, 1, 65_527)).unwrap_err().to_string().contains("up to 65536"));
     let error = Shape::new(&options(3, 2, 65_500)).unwrap_err().to_string();
     assert_eq!(error, "6 nodes from --port 65500 on need ports up to 65552, but there is none above 65535");
+}
+
+#[cfg(feature = "dev-s3")]
+#[tokio::test]
+async fn the_port_of_the_bucket_is_named_if_it_is_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().port();
+    let first = taken - shape::BUCKET_OFFSET;
+    let Err(error) = bucket::serve(directory.path(), first).await else { panic!("port {taken} is taken") };
+    assert!(error.to_string().contains(&format!("port {taken} is taken (S3 for backups)")), "{error}");
 }
