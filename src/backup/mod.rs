@@ -26,6 +26,8 @@ pub mod mark;
 mod object;
 mod part;
 mod piece;
+#[cfg(test)]
+mod simulation;
 mod source;
 #[cfg(test)]
 mod tests;
