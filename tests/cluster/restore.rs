@@ -10,8 +10,8 @@ use trefoil_proto::v1::backup_client::BackupClient;
 use trefoil_proto::v1::change::Op;
 use trefoil_proto::v1::restore_request::{What, When};
 use trefoil_proto::v1::{
-    BackupJob, BackupPhase, BackupStatusRequest, Change, CreateBackupRequest, DeleteRow, MutateRequest, Mutation,
-    RestoreRegion, RestoreRequest, TableRef,
+    BackupJob, BackupPhase, BackupStatusRequest, Change, CreateBackupRequest, MutateRequest, Mutation, RestoreRegion,
+    RestoreRequest, RowRef, TableRef,
 };
 use uuid::Uuid;
 
@@ -116,7 +116,7 @@ async fn cluster_id(cluster: &Cluster) -> Uuid {
 
 async fn delete(door: &Door, key: i64) {
     use trefoil_proto::v1::value::Kind;
-    let change = Change { op: Some(Op::DeleteRow(DeleteRow::default())), ..Change::default() };
+    let change = Change { op: Some(Op::DeleteRow(RowRef::default())), ..Change::default() };
     let mutation = Mutation { table: table(), partition: vec![value(Kind::Integer(key))], changes: vec![change] };
     let request = MutateRequest { options: options(Quorum), mutation: Some(mutation) };
     until("the deletion is acknowledged", async || door.mutate(request.clone()).await.map_err(text)).await;
@@ -253,7 +253,7 @@ async fn what_is_damaged_or_missing_is_refused_by_name_before_anything_serves() 
             let refused = client.run_restore(request.clone()).await.expect_err(damage);
             let is_named = refused.to_string().contains(&key) || part == "/index";
             assert!(is_named, "{damage} {}: {refused}", object.display());
-            assert_ne!(refused.status_code(), Code::Internal, "{refused}");
+            assert_ne!(refused.code(), Code::Internal, "{refused}");
         }
         std::fs::write(&object, &bytes).unwrap();
     }
