@@ -45,7 +45,7 @@ const ABSENT_AFTER_S: Number = number(
 const GIVE_UP_S: Number = number(
     "give_up_s",
     10,
-    604_800,
+    86_400,
     86_400,
     "seconds after which a backup that is not complete has failed; a prune waits longer than that before it deletes",
 );
