@@ -52,7 +52,7 @@ impl Bucket {
     /// Settings of nodes that back up to it often, and close soon what they log.
     pub fn settings(&self) -> Settings {
         let backup = format!(
-            "[backup]\nendpoint = \"{}\"\nregion = \"us-east-1\"\nbucket = \"{NAME}\"\npath_style = true\nlog_every_s = 1\n\
+            "[backup]\nendpoint = \"{}\"\nregion = \"us-east-1\"\nbucket = \"{NAME}\"\npath_style = true\nlog_every_s = 5\n\
              every_h = 0\nabsent_after_s = 5\n",
             self.server.endpoint()
         );

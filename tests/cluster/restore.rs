@@ -246,9 +246,9 @@ async fn what_is_damaged_or_missing_is_refused_by_name_before_anything_serves() 
         let damages: [(&str, Option<Vec<u8>>); 2] =
             [("missing", None), ("cut short", Some(bytes[..bytes.len() / 2].to_vec()))];
         for (damage, left) in damages {
-            std::fs::remove_file(&object).unwrap();
-            if let Some(left) = left {
-                std::fs::write(&object, left).unwrap();
+            match left {
+                Some(left) => std::fs::write(&object, left).unwrap(),
+                None => std::fs::remove_file(&object).unwrap(),
             }
             let refused = client.run_restore(request.clone()).await.expect_err(damage);
             let is_named = refused.to_string().contains(&key) || part == "/index";

@@ -16,7 +16,7 @@ use super::error::{Error, Result};
 use super::output::{Align, bytes};
 use super::progress::Progress;
 use super::table_name::TableName;
-use super::{Global, output};
+use super::{Global, backup, output};
 
 /// From one look at a restore to the next.
 const LOOK: Duration = Duration::from_millis(500);
@@ -50,7 +50,7 @@ pub struct Asked {
     /// The name that the table gets, in the same keyspace; without it the one that it had
     #[arg(long = "as", requires = "table", value_name = "NAME")]
     table_as: Option<String>,
-    /// As of this moment, inclusive: 2026-03-01T12:00:00.250Z, or microseconds since 1970
+    /// As of this moment, inclusive, the whole millisecond unless it is finer: 2026-03-01T12:00:00.250Z, or microseconds since 1970
     #[arg(long, group = "when", value_name = "TIME", value_parser = parse_time)]
     at: Option<i64>,
     /// As of the last moment that the archived logs reach
@@ -384,9 +384,7 @@ fn parse_time(text: &str) -> std::result::Result<i64, String> {
     if let Ok(us) = text.parse() {
         return Ok(us);
     }
-    let time: std::result::Result<jiff::Timestamp, _> = text.parse();
-    let wrong = |_| "a time is written like 2026-03-01T12:00:00.250Z, or in microseconds since 1970".to_owned();
-    time.map(|time| time.as_microsecond()).map_err(wrong)
+    backup::time(text).map(|at| at.0)
 }
 
 fn parse_region(text: &str) -> std::result::Result<RestoreRegion, String> {
