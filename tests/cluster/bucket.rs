@@ -44,11 +44,6 @@ impl Bucket {
         *self.hook.lock().unwrap() = Box::new(hook);
     }
 
-    /// From now on none does.
-    pub fn mend(&self) {
-        self.fail(|_| None);
-    }
-
     /// Settings of nodes that back up to it often, and close soon what they log.
     pub fn settings(&self) -> Settings {
         let backup = format!(

@@ -1,6 +1,8 @@
 //! What was backed up comes back: in any shape, as of any moment, whole or a table of it; and what is damaged is refused.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tonic::Code;
@@ -13,6 +15,7 @@ use trefoil_proto::v1::{
     BackupJob, BackupPhase, BackupStatusRequest, Change, CreateBackupRequest, MutateRequest, Mutation, RestoreRegion,
     RestoreRequest, RowRef, TableRef,
 };
+use trefoil_s3::local::HttpFault;
 use uuid::Uuid;
 
 use crate::bucket::Bucket;
@@ -280,7 +283,7 @@ async fn a_restored_cluster_is_another_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restore_survives_the_end_of_any_node() {
+async fn a_restore_survives_the_end_of_any_node_and_a_bucket_that_is_busy() {
     let mut past = Past::begin().await;
     past.live(300).await;
     past.back_up().await;
@@ -290,6 +293,12 @@ async fn a_restore_survives_the_end_of_any_node() {
     past.cluster.kill_all();
     let mut fresh = empty(&past, &["a", "b", "c"], Settings::default()).await;
     let client = Client::connect(fresh.endpoints().remove(0)).await.unwrap();
+    // Now and then the bucket does not serve.
+    let asked = AtomicU64::new(0);
+    past.bucket.fail(move |request| {
+        let is_one = request.method == "GET" && asked.fetch_add(1, Relaxed) % 7 == 3;
+        is_one.then_some(HttpFault::Answers(503, "SlowDown"))
+    });
     // So slow that it is under way when nodes end.
     let request = RestoreRequest { bytes_per_s: 20_000, ..past.request(What::All(true), When::AtUs(at)) };
     let began = client.run_restore(request).await.unwrap();

@@ -25,6 +25,7 @@ mod increment;
 mod json;
 mod level;
 mod merged;
+mod moment;
 mod output;
 mod progress;
 mod put;

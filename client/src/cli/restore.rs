@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::{Value as Json, json};
+use trefoil::model::Stamp;
 use trefoil_client::Client;
 use trefoil_proto::v1::restore_request::{What, When};
 use trefoil_proto::v1::{
@@ -16,7 +17,7 @@ use super::error::{Error, Result};
 use super::output::{Align, bytes};
 use super::progress::Progress;
 use super::table_name::TableName;
-use super::{Global, backup, output};
+use super::{Global, moment, output};
 
 /// From one look at a restore to the next.
 const LOOK: Duration = Duration::from_millis(500);
@@ -250,8 +251,8 @@ fn confirm() -> Result<()> {
 }
 
 fn show_plan(plan: &RestorePlan) -> Result<()> {
-    output::line(&format!("backup     {}, cut at {}", id(&plan.backup), time(plan.cut_us)))?;
-    output::line(&format!("as of      {}", time(plan.at_us)))?;
+    output::line(&format!("backup     {}, cut at {}", id(&plan.backup), moment::shown(Stamp(plan.cut_us))))?;
+    output::line(&format!("as of      {}", moment::shown(Stamp(plan.at_us))))?;
     output::line(&format!("cluster    {}", id(&plan.cluster)))?;
     let made = if plan.keyspaces.is_empty() { "none".to_owned() } else { plan.keyspaces.join(", ") };
     output::line(&format!("keyspaces  to be made: {made}"))?;
@@ -306,7 +307,7 @@ fn show(restores: &[RestoreProgress], global: &Global) -> Result<()> {
     }
     for restore in restores {
         let (done, all) = steps(restore);
-        let began = time(restore.began_us);
+        let began = moment::shown(Stamp(restore.began_us));
         output::line(&format!("restore {}, begun {began}, {done} of {all} steps", id(&restore.restore)))?;
         output::line(&format!("tables  {}", restore.tables.join(", ")))?;
         let columns = [
@@ -375,16 +376,11 @@ fn id(bytes: &[u8]) -> String {
     Uuid::from_slice(bytes).map_or_else(|_| "unknown".to_owned(), |id| id.to_string())
 }
 
-/// In UTC, as far as it is not 0.
-fn time(us: i64) -> String {
-    jiff::Timestamp::from_microsecond(us).map_or_else(|_| us.to_string(), |time| time.to_string())
-}
-
 fn parse_time(text: &str) -> std::result::Result<i64, String> {
     if let Ok(us) = text.parse() {
         return Ok(us);
     }
-    backup::time(text).map(|at| at.0)
+    moment::time(text).map(|at| at.0)
 }
 
 fn parse_region(text: &str) -> std::result::Result<RestoreRegion, String> {

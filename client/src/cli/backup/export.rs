@@ -15,10 +15,11 @@ use trefoil_s3::repository::TableAt;
 use uuid::Uuid;
 
 use super::super::error::{Error, Result};
+use super::super::moment::{shown, time};
 use super::super::rows::Form;
 use super::super::table_name::TableName;
 use super::super::{Global, json, merged, output};
-use super::bucket::{Bucket, shown, time};
+use super::bucket::Bucket;
 
 /// Prints the rows that a table had at a time, all replicas merged, straight from the bucket: no cluster takes part.
 #[derive(Debug, Args)]

@@ -7,9 +7,10 @@ use trefoil::metadata::ClusterState;
 use uuid::Uuid;
 
 use super::super::error::Result;
+use super::super::moment::shown;
 use super::super::output::{Align, bytes};
 use super::super::{Global, output};
-use super::bucket::{Bucket, shown};
+use super::bucket::Bucket;
 
 /// Shows the complete backups in a bucket: one request.
 #[derive(Debug, Args)]
