@@ -10,4 +10,4 @@ mod plan;
 pub mod share;
 
 pub(crate) use driver::{call, run};
-pub(crate) use plan::{Plan, failed, id, invalid, location, plan};
+pub(crate) use plan::{Plan, failed, id, invalid, location, place, plan};

@@ -339,6 +339,12 @@ pub fn location(place: &v1::BackupPlace) -> Location {
     }
 }
 
+/// A location as requests and orders tell it.
+pub fn place(location: &Location) -> v1::BackupPlace {
+    let Location { endpoint, region, bucket, prefix, path_style } = location.clone();
+    v1::BackupPlace { endpoint: endpoint.unwrap_or_default(), region, bucket, prefix, path_style }
+}
+
 /// What went wrong with the bucket, as an answer.
 pub fn failed(error: trefoil_s3::Error) -> v1::Error {
     let code = match error.class {

@@ -13,11 +13,11 @@ use trefoil::metadata::Entry;
 use trefoil::model::NodeId;
 use trefoil_proto::v1;
 use trefoil_proto::v1::restore_server::Restore;
-use trefoil_s3::{Limits, Location, ObjectStore, S3};
+use trefoil_s3::{Limits, ObjectStore, S3};
 use uuid::Uuid;
 
 use super::{Control, schema};
-use crate::restore::{Plan, call, failed, id, invalid, location, plan};
+use crate::restore::{Plan, call, failed, id, invalid, location, place, plan};
 
 /// How long the metadata log may take to decide.
 const PROPOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,12 +70,6 @@ impl RestoreService {
             began_us: record.began_us,
         })
     }
-}
-
-/// A location as requests tell it.
-fn place(location: &Location) -> v1::BackupPlace {
-    let Location { endpoint, region, bucket, prefix, path_style } = location.clone();
-    v1::BackupPlace { endpoint: endpoint.unwrap_or_default(), region, bucket, prefix, path_style }
 }
 
 #[tonic::async_trait]

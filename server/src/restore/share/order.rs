@@ -11,6 +11,8 @@ use trefoil_proto::v1;
 use trefoil_s3::Location;
 use uuid::Uuid;
 
+use crate::restore::{location, place};
+
 /// What is restored, and from where; the same for every node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
@@ -36,13 +38,7 @@ impl Order {
             Ok((TableId(uuid(&table.source)?), TableId(uuid(&table.table)?)))
         };
         Ok(Order {
-            location: Location {
-                endpoint: (!place.endpoint.is_empty()).then_some(place.endpoint),
-                region: place.region,
-                bucket: place.bucket,
-                prefix: place.prefix,
-                path_style: place.path_style,
-            },
+            location: location(&place),
             cluster: uuid(&message.cluster)?,
             backup: uuid(&message.backup)?,
             through: Stamp(message.through_us),
@@ -56,13 +52,7 @@ impl Order {
         let Order { location, cluster, backup, through, tables, bytes_per_s } = self;
         let id = |id: &Uuid| Bytes::copy_from_slice(id.as_bytes());
         v1::RestoreOrder {
-            place: Some(v1::BackupPlace {
-                endpoint: location.endpoint.clone().unwrap_or_default(),
-                region: location.region.clone(),
-                bucket: location.bucket.clone(),
-                prefix: location.prefix.clone(),
-                path_style: location.path_style,
-            }),
+            place: Some(place(location)),
             cluster: id(cluster),
             backup: id(backup),
             through_us: through.0,
