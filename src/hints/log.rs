@@ -208,9 +208,11 @@ impl HintLog {
             // Whoever comes there meets the damage; what is before it can be delivered.
             return bytes.len() as u64;
         }
-        if read.end > read.synced {
-            let again = &bytes[read.synced as usize..read.end as usize];
-            if file.write_at(again, read.synced).and_then(|()| file.sync()).is_err() {
+        // A header that something follows was durable before; one that nothing follows may be what a failed sync has left.
+        let proven = if read.end == HEADER_BYTES { 0 } else { read.synced };
+        if read.end > proven {
+            let again = &bytes[proven as usize..read.end as usize];
+            if file.write_at(again, proven).and_then(|()| file.sync()).is_err() {
                 self.unsure = Some(number);
             }
         }

@@ -300,6 +300,29 @@ fn power_may_go_at_any_call() {
     }
 }
 
+/// A segment that could be neither begun nor removed is there with a header that the disk does not have. The next run must
+/// not rely on it: the segment behind it tells where this one ends.
+#[test]
+fn a_header_that_a_failed_sync_has_left_is_not_relied_on() {
+    for seed in 0..20 {
+        let memory = MemoryVfs::new();
+        let vfs = FaultyVfs::new(Arc::new(memory.clone()));
+        let mut log = open(&vfs);
+        append(&mut log, 0..1, 1);
+        drop(log);
+        let mut log = reopened(&vfs);
+        vfs.fail(Operation::Remove, 1, Fault::Device);
+        memory.fail_next_sync(seed);
+        assert_eq!(log.append(&[hint(1, 8, 1)], 1).failed, 1);
+        drop(log);
+        let mut log = reopened(&vfs);
+        append(&mut log, 2..3, 1);
+        drop(log);
+        memory.crash(seed);
+        assert_eq!(reopened(&vfs).damaged(), 0, "{seed}");
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Act {
     Append(u64, usize),
