@@ -4,6 +4,9 @@ use super::cluster::Cluster;
 use super::event::Event;
 use super::random::Random;
 
+/// No clock is further ahead than this.
+pub const AHEAD_US: i64 = 400_000;
+
 /// Something that goes wrong, or comes right again.
 #[derive(Debug, Clone)]
 pub enum Fault {
@@ -73,7 +76,7 @@ impl Cluster {
             13 => Fault::Break(node, other),
             14 => Fault::Slow(node, *random.pick(&[5, 50, 500])),
             15 => Fault::Unruly(*random.pick(&[5, 50])),
-            16..=17 => Fault::Step(node, random.between(-400_000, 400_000)),
+            16..=17 => Fault::Step(node, random.between(-400_000, AHEAD_US)),
             18 => Fault::DiskFull(node),
             _ => Fault::Leave(node, 20_000_000 + random.below(100_000_000)),
         }
@@ -173,7 +176,7 @@ impl Cluster {
         // Meanwhile somebody may set its clock; far off it is for a while only.
         if self.sim.random.one_in(3) {
             let far = if self.sim.random.one_in(3) { -4_000_000 } else { -400_000 };
-            self.nodes[node].skew_us = self.sim.random.between(far, 400_000);
+            self.nodes[node].skew_us = self.sim.random.between(far, AHEAD_US);
             let right = self.sim.random.between(-200_000, 200_000);
             self.sim.after(delay + 8_000_000, Event::Fault(Fault::Step(node, right)));
         }

@@ -6,7 +6,7 @@
 //!           scheduler ─► event ─┬─► node: Store, HybridClock, Namer, WriteOp, ReadOp, ...  ─► messages ─► network ─► events
 //!                               ├─► workload: clients ─► history: may this answer be?
 //!                               └─► faults: power, processes, wires, clocks, disks
-//!   eight minutes of that, then calm; a minute later everything must be equal, whole and empty-handed
+//!   nine minutes of that, then calm; a minute later everything must be equal, whole and empty-handed
 //! ```
 //!
 //! A seed that fails is run again with its trace, and printed with the command that repeats it.
@@ -48,9 +48,9 @@ mod workload;
 mod write;
 
 /// Seeds when nobody says otherwise.
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 300;
 
-/// What any ten seeds must have met, or they show little.
+/// What so many seeds must have met, or they show little.
 const REACHED: [&str; 16] = [
     "writes acknowledged",
     "writes unknown",
@@ -83,7 +83,8 @@ fn seeds() {
     let first = number("TREFOIL_SIM_FIRST").unwrap_or(1);
     let until = number("TREFOIL_SIM_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let (next, failed, reached) = (AtomicU64::new(first), Mutex::new(None), Mutex::new(Tally::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = number("TREFOIL_SIM_THREADS").map_or(cores, |threads| threads as usize);
     // Each seed is a world of its own; several of them are run side by side.
     std::thread::scope(|scope| {
         for _ in 0..threads {
