@@ -5,7 +5,7 @@
 //!          | body | sha256 of all before, if there is a body
 //! ```
 //!
-//! The head can be read and trusted without the body.
+//! The head can be read and trusted without the body. Each kind has a version of its own.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::codec::varint::Reader;
 use crate::{Corrupt, Error, Result};
 
 const MAGIC: &[u8; 8] = b"TRFLBKP1";
-const VERSION: u32 = 1;
+const VERSION_OLDEST: u32 = 1;
 /// What stands before the head.
 const PREFACE_BYTES: usize = 8 + 4 + 1 + 16 + 8;
 const HASH_BYTES: usize = 32;
@@ -44,6 +44,14 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The version that is written.
+    fn version(self) -> u32 {
+        match self {
+            Kind::Piece => 2,
+            Kind::Part | Kind::Manifest | Kind::Index | Kind::Intent | Kind::Condemned | Kind::Lease => 1,
+        }
+    }
+
     /// As messages call it.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -63,6 +71,7 @@ impl Kind {
 pub struct Head {
     /// The cluster that has made it.
     pub cluster: Uuid,
+    pub(super) version: u32,
     pub(super) bytes: Bytes,
     /// Where the body begins.
     body: usize,
@@ -81,7 +90,7 @@ pub enum HeadRead {
 pub(super) fn seal(kind: Kind, cluster: Uuid, head: &[u8], body: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(PREFACE_BYTES + head.len() + body.len() + 2 * HASH_BYTES);
     out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&kind.version().to_le_bytes());
     out.push(kind as u8);
     out.extend_from_slice(cluster.as_bytes());
     out.extend_from_slice(&(head.len() as u64).to_le_bytes());
@@ -105,10 +114,10 @@ pub(super) fn read_head(kind: Kind, key: &str, bytes: &Bytes) -> Result<HeadRead
     if reader.array::<8>()? != *MAGIC {
         return Err(damaged(kind, key, "it does not begin with TRFLBKP1"));
     }
-    let found = reader.u32()?;
-    if found != VERSION {
-        let file = PathBuf::from(key);
-        return Err(Error::Version { what: kind.name(), file, found, oldest: VERSION, newest: VERSION });
+    let version = reader.u32()?;
+    if !(VERSION_OLDEST..=kind.version()).contains(&version) {
+        let (file, newest) = (PathBuf::from(key), kind.version());
+        return Err(Error::Version { what: kind.name(), file, found: version, oldest: VERSION_OLDEST, newest });
     }
     let found = reader.u8()?;
     if found != kind as u8 {
@@ -126,7 +135,7 @@ pub(super) fn read_head(kind: Kind, key: &str, bytes: &Bytes) -> Result<HeadRead
     if bytes[end..end + HASH_BYTES] != *Sha256::digest(&bytes[..end]) {
         return Err(damaged(kind, key, "the hash of its head does not fit"));
     }
-    Ok(HeadRead::Whole(Head { cluster, bytes: bytes.slice(PREFACE_BYTES..end), body: end + HASH_BYTES }))
+    Ok(HeadRead::Whole(Head { cluster, version, bytes: bytes.slice(PREFACE_BYTES..end), body: end + HASH_BYTES }))
 }
 
 /// Head and body of the object at `key`, of which `bytes` are all.

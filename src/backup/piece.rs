@@ -3,11 +3,12 @@
 //! ```text
 //! head   node u32 | number u64 | from position | to position | told i64 | made at i64 | records varint | [lowest i64 | highest i64]
 //!        | sets varint | set ... | states varint | (applied at i64 | state bytes) ...
-//! body   (length varint, block) ...     each block: (record bytes) ...
+//! body   (length varint, block) ...     each block: (end position | record bytes) ...     version 1: without ends
 //! ```
 //!
 //! Pieces of a node are numbered without a gap, and each begins where the one before ends, unless something of the log
-//! went before it was archived.
+//! went before it was archived. Each record says where in the log it ends, so that what files hold already can be told from
+//! what came after them by places alone.
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -19,13 +20,15 @@ use crate::Result;
 use crate::codec::CheckedRecord;
 use crate::codec::compress::{put_block, read_block};
 use crate::codec::varint::{Reader, put_bytes, put_varint};
-use crate::commitlog::Position;
+use crate::commitlog::{Logged, Position};
 use crate::model::{NodeId, Stamp, VnodeBits};
 use crate::received::ReceivedSets;
 use crate::received::gathered::Gathered;
 
 /// Records of one block, in bytes, unless a single one is larger.
 const BLOCK_BYTES: usize = 256 << 10;
+/// The first version in which records say where they end.
+const WITH_ENDS: u32 = 2;
 /// More than a block grows to: the largest record, and a block before it.
 const BLOCK_BYTES_MAX: usize = 32 << 20;
 const STATE_LEAST_BYTES: usize = 9;
@@ -72,6 +75,7 @@ pub struct StateAt {
 pub struct Piece {
     /// What it is.
     pub head: PieceHead,
+    version: u32,
     body: Bytes,
 }
 
@@ -146,7 +150,7 @@ impl PieceHead {
 
 impl Piece {
     /// A piece of these records: of `head` only node, number, places and times are looked at.
-    pub fn new(head: PieceHead, records: &[CheckedRecord], vnode_bits: VnodeBits) -> Piece {
+    pub fn new(head: PieceHead, records: &[Logged], vnode_bits: VnodeBits) -> Piece {
         let mut names = Gathered::default();
         let (mut body, mut block) = (Vec::new(), Vec::new());
         let flush = |block: &mut Vec<u8>, body: &mut Vec<u8>| {
@@ -155,10 +159,11 @@ impl Piece {
             put_bytes(body, &packed);
             block.clear();
         };
-        for record in records {
+        for Logged { end, record } in records {
             if let Some((slice, name)) = record.name(vnode_bits) {
                 names.add(slice, name);
             }
+            end.put(&mut block);
             put_bytes(&mut block, record.bytes());
             if block.len() >= BLOCK_BYTES {
                 flush(&mut block, &mut body);
@@ -167,9 +172,14 @@ impl Piece {
         if !block.is_empty() {
             flush(&mut block, &mut body);
         }
-        let stamps = records.iter().map(CheckedRecord::stamp).min().zip(records.iter().map(CheckedRecord::stamp).max());
+        let stamps = || records.iter().map(|logged| logged.record.stamp());
+        let stamps = stamps().min().zip(stamps().max());
         let names = names.in_order().into_iter().map(|(slice, set)| (*slice, set.clone())).collect();
-        Piece { head: PieceHead { records: records.len() as u64, stamps, names, ..head }, body: body.into() }
+        Piece {
+            head: PieceHead { records: records.len() as u64, stamps, names, ..head },
+            version: WITH_ENDS,
+            body: body.into(),
+        }
     }
 
     /// The object.
@@ -180,7 +190,7 @@ impl Piece {
     /// Reads what [`Piece::encode`] wrote, from the object at `key`.
     pub fn decode(key: &str, bytes: &Bytes) -> Result<Piece> {
         let (head, body) = open(Kind::Piece, key, bytes)?;
-        Ok(Piece { head: PieceHead::decode(key, head.cluster, head.bytes)?, body })
+        Ok(Piece { version: head.version, head: PieceHead::decode(key, head.cluster, head.bytes)?, body })
     }
 
     /// The bytes of its records, as they are stored.
@@ -188,17 +198,28 @@ impl Piece {
         self.body.len() as u64
     }
 
-    /// Hands out its records, in the order of the log.
-    pub fn for_each(&self, mut take: impl FnMut(CheckedRecord) -> Result<()>) -> Result<()> {
+    /// Hands out its records, in the order of the log. Where those of an old piece end is not known: it is said to be where
+    /// the piece does, which is not before.
+    pub fn for_each(&self, mut take: impl FnMut(Logged) -> Result<()>) -> Result<()> {
         let key = self.head.key();
         let mut reader = Reader::new(Kind::Piece.name(), self.body.clone());
-        let mut count = 0;
+        let (mut count, mut last) = (0, self.head.from);
+        let has_ends = self.version >= WITH_ENDS;
         while reader.remaining() > 0 {
             let block = read_block(reader.bytes()?, BLOCK_BYTES_MAX)?;
             let mut records = Reader::new(Kind::Piece.name(), block);
             while records.remaining() > 0 {
                 count += 1;
-                take(CheckedRecord::trusted(records.bytes()?)?)?;
+                let end = if has_ends { Position::read(&mut records)? } else { self.head.to };
+                if has_ends && (end <= last || end > self.head.to) {
+                    return Err(damaged(
+                        Kind::Piece,
+                        &key,
+                        "its records do not ascend from where it begins to where it ends",
+                    ));
+                }
+                last = end;
+                take(Logged { end, record: CheckedRecord::trusted(records.bytes()?)? })?;
             }
         }
         if count != self.head.records {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::codec::{CheckedRecord, RecordKind};
-use crate::commitlog::Position;
+use crate::commitlog::{Logged, Position};
 use crate::model::{
     ColumnId, KeyspaceId, Mutation, MutationName, NodeId, PartitionKey, Stamp, TableId, Type, Vnode, VnodeBits,
 };
@@ -32,6 +32,11 @@ fn record(sequence: u64, stamp: i64) -> CheckedRecord {
     let key = PartitionKey::from_bytes(Bytes::copy_from_slice(format!("key number {sequence}").as_bytes()));
     let mutation = Mutation::new(TableId(Uuid::from_u128(5)), key);
     CheckedRecord::encode(RecordKind::Named(name(sequence)), KeyspaceId(1), Stamp(stamp), &mutation)
+}
+
+fn logged(sequence: u64) -> Logged {
+    let end = Position { segment: 1, offset: 4_096 + sequence };
+    Logged { end, record: record(sequence, 100 + sequence as i64) }
 }
 
 fn head(number: u64, from: u64, to: u64, told: i64) -> PieceHead {
@@ -131,7 +136,7 @@ type Read = fn(&str, &Bytes) -> crate::Result<()>;
 
 /// Each kind: its key, its bytes, and its reader.
 fn kinds() -> Vec<(String, Bytes, Read)> {
-    let records: Vec<_> = (1..=40).map(|sequence| record(sequence, 100 + sequence as i64)).collect();
+    let records: Vec<_> = (1..=40).map(logged).collect();
     let piece = Piece::new(head(7, 4_096, 9_000, 200), &records, bits());
     vec![
         (part().key(), part().encode(), |key, bytes| Part::decode(key, bytes).map(drop)),
@@ -158,8 +163,8 @@ fn what_is_written_is_read_back() {
 
 #[test]
 fn a_piece_tells_its_head_by_its_first_bytes_and_its_records_whole() {
-    let records: Vec<_> = (1..=5_000).map(|sequence| record(sequence, 100 + sequence as i64)).collect();
-    let piece = Piece::new(head(7, 4_096, 9_000, 200), &records, bits());
+    let records: Vec<_> = (1..=5_000).map(logged).collect();
+    let piece = Piece::new(head(7, 4_096, 9_096, 200), &records, bits());
     let (key, bytes) = (piece.head.key(), piece.encode());
     assert_eq!((piece.head.records, piece.head.stamps), (5_000, Some((Stamp(101), Stamp(5_100)))));
     assert_eq!(piece.head.names.values().map(ReceivedSet::count).sum::<u64>(), 5_000);
@@ -168,12 +173,24 @@ fn a_piece_tells_its_head_by_its_first_bytes_and_its_records_whole() {
     assert_eq!(PieceHead::read(&key, &bytes.slice(..needed as usize)).unwrap().unwrap(), piece.head);
     let read = Piece::decode(&key, &bytes).unwrap();
     let mut found = Vec::new();
-    read.for_each(|record| {
-        found.push(record.bytes().clone());
+    read.for_each(|logged| {
+        found.push(logged);
         Ok(())
     })
     .unwrap();
-    assert!(found.iter().eq(records.iter().map(CheckedRecord::bytes)));
+    assert_eq!(found, records);
+}
+
+/// Places that do not ascend, or lie outside of the piece, would cut it wrongly: they are refused, not believed.
+#[test]
+fn a_piece_whose_records_do_not_stand_where_it_says_is_refused() {
+    let refused = |ends: [u64; 2]| {
+        let at = |(sequence, offset)| Logged { end: Position { segment: 1, offset }, ..logged(sequence) };
+        let records: Vec<_> = (1..=2).zip(ends).map(at).collect();
+        Piece::new(head(7, 4_096, 9_000, 200), &records, bits()).for_each(|_| Ok(())).is_err()
+    };
+    assert!(!refused([4_097, 9_000]));
+    assert!(refused([4_096, 5_000]) && refused([5_000, 5_000]) && refused([5_000, 9_001]) && refused([5_000, 4_999]));
 }
 
 #[test]

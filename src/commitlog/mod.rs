@@ -69,7 +69,7 @@ mod writer;
 
 pub use kept::{Everywhere, Named, Reading};
 pub use position::Position;
-pub use since::{Gathering, LogRange, Since, Stretch};
+pub use since::{Gathering, LogRange, Logged, Since, Stretch};
 pub use spares::Spares;
 pub use writer::CommitLog;
 

@@ -55,7 +55,16 @@ pub struct LogRange {
     /// beginning of the next segment.
     pub to: Position,
     /// The records, in the order of the log.
-    pub records: Vec<CheckedRecord>,
+    pub records: Vec<Logged>,
+}
+
+/// A record of the log, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logged {
+    /// Where it ends.
+    pub end: Position,
+    /// The record.
+    pub record: CheckedRecord,
 }
 
 /// Where to read, found out with the log held; read without.
@@ -73,7 +82,7 @@ pub enum Stretch {
 #[derive(Debug, Default)]
 pub struct Gathering {
     to: Position,
-    records: Vec<CheckedRecord>,
+    records: Vec<Logged>,
     bytes: usize,
 }
 
@@ -167,9 +176,9 @@ impl Gathering {
         LogRange { from, to: self.to, records: self.records }
     }
 
-    fn take(&mut self, record: Bytes) -> Result<()> {
+    fn take(&mut self, record: Bytes, end: Position) -> Result<()> {
         self.bytes += record.len();
-        self.records.push(CheckedRecord::trusted(record)?);
+        self.records.push(Logged { end, record: CheckedRecord::trusted(record)? });
         Ok(())
     }
 }
@@ -203,7 +212,7 @@ impl Reading {
                     gathering.to = Position { segment: self.number + 1, offset: HEADER_BYTES };
                     return Ok(());
                 }
-                _ => gathering.take(payload).map_err(|error| file.placed(error, at.offset))?,
+                _ => gathering.take(payload, at.plus(length)).map_err(|error| file.placed(error, at.offset))?,
             }
             window = window.slice(length..);
             gathering.to = at.plus(length);

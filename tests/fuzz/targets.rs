@@ -378,7 +378,7 @@ fn read_backup_object(object: &Bytes) {
     let _ = backup::Part::decode(&layout::part(backup, NodeId(3)), object);
     let _ = backup::PieceHead::read(&piece, object);
     if let Ok(piece) = backup::Piece::decode(&piece, object) {
-        let _ = piece.for_each(|record| record.mutation()?.check().map(drop));
+        let _ = piece.for_each(|logged| logged.record.mutation()?.check().map(drop));
     }
     let _ = backup::Manifest::decode(&layout::backup(backup), object);
     if let Ok(index) = backup::Index::decode(object) {

@@ -8,7 +8,7 @@ use trefoil::backup::{
     PieceHead, Scope, StateAt, StoredFile,
 };
 use trefoil::codec::{CheckedRecord, RecordKind};
-use trefoil::commitlog::Position;
+use trefoil::commitlog::{Logged, Position};
 use trefoil::model::{
     ColumnId, KeyspaceId, Mutation, MutationName, NodeId, PartitionKey, Stamp, TableId, Type, Vnode, VnodeBits,
 };
@@ -68,11 +68,15 @@ fn part() -> Part {
 }
 
 fn piece() -> Piece {
-    let records: Vec<CheckedRecord> = (1..=3)
+    let records: Vec<Logged> = (1..=3)
         .map(|sequence| {
             let mutation = Mutation::new(TABLE, PartitionKey::from_bytes(Bytes::from_static(b"EWR")));
             let kind = RecordKind::Named(name(sequence));
-            CheckedRecord::encode(kind, KeyspaceId(1), after(sequence as i64), &mutation)
+            let record = CheckedRecord::encode(kind, KeyspaceId(1), after(sequence as i64), &mutation);
+            Logged {
+                end: Position { segment: 12 + sequence / 3, offset: 4_711 + sequence - 4_700 * (sequence / 3) },
+                record,
+            }
         })
         .collect();
     let head = PieceHead {
@@ -141,19 +145,30 @@ fn objects_of_a_backup_are_kept() {
 #[test]
 fn a_piece_of_a_log_is_kept() {
     // Another release of the compressor may find other bytes; what it once found must stay readable.
-    let bytes = kept("backup-piece", &piece().encode());
+    let bytes = kept("backup-piece-2", &piece().encode());
     let found = Piece::decode(&piece().head.key(), &bytes).expect("a piece");
     assert_eq!(found.head, piece().head);
-    let records = |piece: &Piece| {
-        let mut all = Vec::new();
-        let taken = piece.for_each(|record| {
-            all.push(record);
-            Ok(())
-        });
-        taken.expect("whole");
-        all
-    };
     assert_eq!(records(&found), records(&piece()));
+}
+
+/// In the first version a record did not say where it ends: no sooner than the piece does, as far as anybody knows.
+#[test]
+fn a_piece_of_the_first_version_is_readable() {
+    let bytes = kept("backup-piece", &[]);
+    let found = Piece::decode(&piece().head.key(), &bytes).expect("a piece");
+    assert_eq!(found.head, piece().head);
+    let expected = records(&piece()).into_iter().map(|logged| Logged { end: found.head.to, ..logged });
+    assert_eq!(records(&found), expected.collect::<Vec<_>>());
+}
+
+fn records(piece: &Piece) -> Vec<Logged> {
+    let mut all = Vec::new();
+    let taken = piece.for_each(|logged| {
+        all.push(logged);
+        Ok(())
+    });
+    taken.expect("whole");
+    all
 }
 
 #[test]

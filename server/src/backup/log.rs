@@ -15,8 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 use trefoil::backup::{Piece, PieceHead, StateAt, layout};
-use trefoil::codec::CheckedRecord;
-use trefoil::commitlog::{LogRange, Position, Since};
+use trefoil::commitlog::{LogRange, Logged, Position, Since};
 use trefoil::model::{NodeId, Stamp, VnodeBits};
 use trefoil::received::ReceivedSets;
 use trefoil::store::Store;
@@ -121,7 +120,7 @@ impl Archive {
                 "a part of the commit log went before it was archived: there is a gap, and restores to a time in it are refused"
             );
         }
-        let bytes: usize = range.records.iter().map(|record| record.bytes().len()).sum();
+        let bytes: usize = range.records.iter().map(|logged| logged.record.bytes().len()).sum();
         let is_cut = bytes >= PIECE_BYTES;
         let told = if is_cut { end.told } else { closed.max(end.told) };
         let states: Vec<StateAt> = self.states.lock().clone();
@@ -190,7 +189,7 @@ fn read(store: &Store, mut from: Position) -> trefoil::Result<Read> {
     }
 }
 
-fn encode(head: PieceHead, records: &[CheckedRecord], vnode_bits: VnodeBits) -> Bytes {
+fn encode(head: PieceHead, records: &[Logged], vnode_bits: VnodeBits) -> Bytes {
     Piece::new(head, records, vnode_bits).encode()
 }
 

@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::{Node, OTHER, identity, options, spec};
 use crate::Error;
-use crate::codec::{CheckedRecord, Record, RecordKind};
-use crate::commitlog::{LogRange, Position, Since};
+use crate::codec::{Record, RecordKind};
+use crate::commitlog::{LogRange, Logged, Position, Since};
 use crate::model::Stamp;
 use crate::model::naive::{TABLE, rows, value};
 use crate::snapshot::Cause;
@@ -36,8 +36,8 @@ fn range(node: &Node, from: Position, bytes_max: usize) -> LogRange {
     }
 }
 
-fn sequence(record: &CheckedRecord) -> u64 {
-    match Record::decode(record.bytes().clone()).unwrap().kind {
+fn sequence(logged: &Logged) -> u64 {
+    match Record::decode(logged.record.bytes().clone()).unwrap().kind {
         RecordKind::Named(name) => name.sequence,
         RecordKind::Nameless { .. } => 0,
     }
@@ -106,6 +106,10 @@ impl Archived {
     fn archive(&mut self, bytes_max: usize) -> LogRange {
         let range = range(&self.node, self.position, bytes_max);
         assert_eq!(range.from, self.position);
+        let ends: Vec<Position> = range.records.iter().map(|logged| logged.end).collect();
+        assert!(
+            ends.is_sorted_by(|one, next| one < next) && ends.iter().all(|end| (range.from..=range.to).contains(end))
+        );
         let sequences: Vec<u64> = range.records.iter().map(sequence).collect();
         self.archive.extend(sequences);
         self.position = range.to;

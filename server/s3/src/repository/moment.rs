@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use trefoil::backup::{Chain, Covered, Incomplete, IndexEntry, Manifest, Part, PieceHead, Scope, check, covering};
+use trefoil::commitlog::Logged;
 use trefoil::metadata::ClusterState;
 use trefoil::model::{Keyspace, NodeId, Stamp, VnodeBits};
 use trefoil::received::{ReceivedSet, ReceivedSets, Slice};
@@ -35,6 +36,23 @@ pub struct Source {
     pub pieces: Vec<PieceHead>,
     /// The names that it has, of what is stamped at the time or before.
     pub names: ReceivedSets,
+}
+
+impl Source {
+    /// Whether the node's files hold what a record of its log says: it stands before the part's position, or they were told
+    /// of it otherwise.
+    ///
+    /// Such a record must not be read beside the files: a deletion may have been purged there together with what it deleted,
+    /// which would come again without it. Names alone do not tell, since those that every replica had are forgotten.
+    pub fn is_in_files(&self, logged: &Logged) -> bool {
+        let Source { part, .. } = self;
+        // What the part does not list it has no files of.
+        if part.tables.binary_search_by_key(&logged.record.table(), |table| table.id).is_err() {
+            return false;
+        }
+        let is_told = |(slice, name)| part.received.get(&slice).is_some_and(|set| set.contains(name));
+        logged.end <= part.position || logged.record.name(part.vnode_bits).is_some_and(is_told)
+    }
 }
 
 impl Repository {
@@ -126,7 +144,7 @@ impl Repository {
                 continue;
             }
             let piece = self.piece(head.node, head.number).await?;
-            let add = piece.for_each(|record| {
+            let add = piece.for_each(|Logged { record, .. }| {
                 if let Some((slice, name)) = record.name(part.vnode_bits).filter(|_| record.stamp() <= at) {
                     names.entry(slice).or_default().add(name);
                 }

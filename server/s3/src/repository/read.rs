@@ -116,26 +116,28 @@ impl TableAt {
         Ok((partitions, rows))
     }
 
-    /// Hands out every record of the logs that is of the table, in the range, and not stamped later. Once or several times:
+    /// Hands out every record of the logs that is of the table, in the range, not stamped later and not in files already. Once or several times:
     /// each copy that is read has its own. In no order.
     pub fn records(&self, range: TokenRange, mut take: impl FnMut(CheckedRecord) -> Result<()>) -> Result<()> {
         let vnodes = vnodes_in(self.bits(), range).filter_map(|vnode| self.copies.get(vnode.0 as usize));
         let nodes: BTreeSet<NodeId> = vnodes.flatten().copied().collect();
         let wanted = self.moment.sources.iter().filter(|(node, _)| nodes.contains(node));
-        for head in wanted.flat_map(|(_, source)| &source.pieces) {
+        for (source, head) in wanted.flat_map(|(_, source)| source.pieces.iter().map(move |head| (source, head))) {
             if head.stamps.is_none_or(|(lowest, _)| lowest > self.moment.at) {
                 continue;
             }
             let piece = self.runtime.block_on(self.repository.piece(head.node, head.number));
             let piece = piece.map_err(|error| core_error(&error))?;
             piece
-                .for_each(|record| {
+                .for_each(|logged| {
+                    let record = &logged.record;
                     let vnode = self.bits().vnode(record.token());
                     let is_wanted = record.table() == self.table
                         && record.stamp() <= self.moment.at
                         && range.contains(record.token())
-                        && self.copies.get(vnode.0 as usize).is_some_and(|nodes| nodes.contains(&head.node));
-                    if is_wanted { take(record) } else { Ok(()) }
+                        && self.copies.get(vnode.0 as usize).is_some_and(|nodes| nodes.contains(&head.node))
+                        && !source.is_in_files(&logged);
+                    if is_wanted { take(logged.record) } else { Ok(()) }
                 })
                 .map_err(|error| error.in_file(Path::new(&head.key()), 0))?;
         }

@@ -13,7 +13,7 @@ use trefoil::backup::{
     StoredFile, layout,
 };
 use trefoil::codec::{CheckedRecord, EncodedRow, RecordKind};
-use trefoil::commitlog::Position;
+use trefoil::commitlog::{Logged, Position};
 use trefoil::memtable::Memtable;
 use trefoil::metadata::{Birth, ClusterState, Entry, Epoch, Member, apply, birth, encode_table};
 use trefoil::model::{
@@ -108,6 +108,21 @@ fn mutation(random: &mut Random, table: &Table, at: i64) -> Mutation {
     mutation
 }
 
+/// A mutation that every node has logged right before the position of its part, and whose name is forgotten. It was deleted,
+/// and the files have purged both: whoever reads it from the log brings it back.
+fn gone(table: &Table) -> CheckedRecord {
+    let mut random = Random(0);
+    let stamp = BASE - 1;
+    let mutation = loop {
+        let mutation = mutation(&mut random, table, stamp);
+        if mutation.deletion.is_none() {
+            break Mutation { key: PartitionKey::from_bytes(Bytes::from_static(b"gone")), ..mutation };
+        }
+    };
+    let name = MutationName { origin: NodeId(1), incarnation: 9, sequence: 1 };
+    CheckedRecord::encode(RecordKind::Named(name), table.keyspace, Stamp(stamp), &mutation)
+}
+
 /// `count` mutations, each of which reaches two or three of the nodes; each node's files hold what it had logged at some time.
 fn world(seed: u64, count: usize) -> World {
     let mut random = Random(seed);
@@ -141,9 +156,11 @@ fn world(seed: u64, count: usize) -> World {
     for log in &logs {
         let until = count / 4 + random.below(count as u64 / 4) as usize;
         let (before, after) = log.records.split_at(until.min(log.records.len()));
+        let after: Vec<_> = std::iter::once(gone(&table)).chain(after.iter().cloned()).collect();
         let (part, files) = part_of(log.node, backup, &state, &table, before);
         files.into_iter().for_each(|(key, bytes)| put(&key, bytes));
-        let pieces = pieces_of(log.node, &state, after, part.position);
+        let begin = Position { offset: part.position.offset - 1, ..part.position };
+        let pieces = pieces_of(log.node, &state, &after, begin);
         pieces.iter().for_each(|piece| put(&piece.head.key(), piece.encode()));
         put(&part.key(), part.encode());
         heads.push(
@@ -234,7 +251,7 @@ fn part_of(
         node,
         vnode_bits: bits,
         made_at: Stamp(BASE),
-        position: Position { segment: 1, offset: records.len() as u64 },
+        position: Position { segment: 1, offset: records.len() as u64 + 1 },
         first_piece: 3,
         highest: records.last().map_or(Stamp(0), CheckedRecord::stamp),
         tables: vec![TableInfo { id: table.id, keyspace: table.keyspace, label, columns }],
@@ -265,7 +282,9 @@ fn pieces_of(node: NodeId, state: &ClusterState, records: &[CheckedRecord], begi
             names: ReceivedSets::new(),
             states: vec![StateAt { applied_at: Stamp(BASE), state: state.encode().into() }],
         };
-        pieces.push(Piece::new(head, some, state.ring().vnode_bits()));
+        let end = |at| Position { offset: from.offset + at, ..from };
+        let logged = (1..).map(end).zip(some.iter().cloned()).map(|(end, record)| Logged { end, record });
+        pieces.push(Piece::new(head, &logged.collect::<Vec<_>>(), state.ring().vnode_bits()));
         from = to;
     }
     pieces

@@ -113,7 +113,7 @@ impl Repository {
         }
         let piece = decoded(&key, trefoil::backup::Piece::decode(&key, &bytes));
         let whole =
-            piece.and_then(|piece| decoded(&key, piece.for_each(|record| record.mutation()?.check().map(drop))));
+            piece.and_then(|piece| decoded(&key, piece.for_each(|logged| logged.record.mutation()?.check().map(drop))));
         self.told(found, key, whole)?;
         Ok(())
     }

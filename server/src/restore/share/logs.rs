@@ -2,7 +2,8 @@
 //!
 //! Pieces are read node by node, in the order of the log, some ahead. What a record says goes into a memtable of its table; when
 //! those have grown they become files, and what was read up to there is noted. A record is left out that is in the
-//! files of its node already (its name is in the part), and one that came from another copy before.
+//! files of its node already (it stands before the part's position, or its name is in the part), and one that came from
+//! another copy before.
 //!
 //! What is left out for being in the files matters: a deletion may have been purged there together with what it deleted, and
 //! what it deleted must not come again without it.
@@ -15,7 +16,7 @@ use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use trefoil::backup::{Piece, PieceHead};
-use trefoil::codec::CheckedRecord;
+use trefoil::commitlog::Logged;
 use trefoil::memtable::Memtable;
 use trefoil::model::{Direction, KeyspaceId, NodeId, ScanRange, Slice as RowSlice, Stamp, TableId, Vnode, VnodeBits};
 use trefoil::received::gathered::Gathered;
@@ -162,8 +163,8 @@ impl<'a> Tail<'a> {
 
     fn apply(&mut self, node: NodeId, source: &Source, piece: &Piece) -> Result<()> {
         let mut applied = 0;
-        let outcome = piece.for_each(|record| {
-            applied += u64::from(self.take(node, source, &record)?);
+        let outcome = piece.for_each(|logged| {
+            applied += u64::from(self.take(node, source, &logged)?);
             Ok(())
         });
         self.job.share.progress.records.fetch_add(applied, Ordering::Relaxed);
@@ -171,7 +172,8 @@ impl<'a> Tail<'a> {
     }
 
     /// Whether the record was wanted.
-    fn take(&mut self, node: NodeId, source: &Source, record: &CheckedRecord) -> Result<bool> {
+    fn take(&mut self, node: NodeId, source: &Source, logged: &Logged) -> Result<bool> {
+        let record = &logged.record;
         let Some(table) = self.tables.get_mut(&record.table()) else { return Ok(false) };
         let vnode = self.job.owned.bits.vnode(record.token());
         if record.stamp() > self.at || !table.is_own[vnode.0 as usize] {
@@ -182,11 +184,9 @@ impl<'a> Tail<'a> {
         if !copies.is_some_and(|nodes| nodes.contains(&node)) {
             return Ok(false);
         }
-        if let Some((slice, name)) = record.name(self.source_bits) {
-            let is_in_files = source.part.received.get(&slice).is_some_and(|set| set.contains(name));
-            if is_in_files || !self.seen.add(slice, name) {
-                return Ok(false);
-            }
+        let is_new = |(slice, name)| self.seen.add(slice, name);
+        if source.is_in_files(logged) || !record.name(self.source_bits).is_none_or(is_new) {
+            return Ok(false);
         }
         table.memtable.insert(record.token(), &record.mutation()?)?;
         let (least, greatest) = table.stamps.unwrap_or((record.stamp(), record.stamp()));
