@@ -87,13 +87,31 @@ impl Store {
             return Err(Error::Stopped);
         }
         self.scrub.0.lock().note(file.meta.id, now_s);
-        if let Err(error) = verified {
-            if !self.quarantine_for(&table, &error) {
-                return Err(error);
-            }
-            self.scrub.0.lock().damaged += 1;
-        }
+        self.is_whole(&table, verified)?;
         Ok(true)
+    }
+
+    /// Reads a live file now and compares it with its hash; one that is damaged is quarantined. Answers whether it is whole;
+    /// `None` if no live file is called so. Blocks for as long as the whole file takes to read.
+    pub fn scrub_file(&self, id: Uuid) -> Result<Option<bool>> {
+        let tables = self.memory.tables.load_full();
+        let found = tables.values().find_map(|table| {
+            let view = table.view();
+            view.files.iter().find(|file| file.meta.id == id).map(|file| (table, file.clone()))
+        });
+        let Some((table, file)) = found else { return Ok(None) };
+        let verified = file.sstable.verify_hash(&file.meta.hash, |_| Ok(()));
+        self.is_whole(table, verified).map(Some)
+    }
+
+    /// What came of a file's reading; damage is dealt with here.
+    fn is_whole(&self, table: &Arc<Table>, verified: Result<()>) -> Result<bool> {
+        let Err(error) = verified else { return Ok(true) };
+        if !self.quarantine_for(table, &error) {
+            return Err(error);
+        }
+        self.scrub.0.lock().damaged += 1;
+        Ok(false)
     }
 
     /// See [`ScrubStatus`].

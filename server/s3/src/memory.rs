@@ -5,11 +5,11 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
-use crate::store::KEYS_PER_PAGE;
+use crate::store::{InOrder, KEYS_PER_PAGE, unread};
 use crate::{
     Class, Creation, Error, KeyPage, Listed, Object, ObjectMeta, ObjectStore, Result, Source, Tag, UnfinishedUpload,
 };
@@ -104,10 +104,8 @@ impl ObjectStore for Memory {
 
     fn upload<'a>(&'a self, key: &'a str, source: Arc<dyn Source>) -> BoxFuture<'a, Result<Creation>> {
         Box::pin(async move {
-            let mut body = BytesMut::new();
-            let unread = |failed: trefoil::Error| error(Class::Invalid, "PUT", key, failed.to_string());
-            body.extend_from_slice(&source.read(0..source.bytes()).map_err(unread)?);
-            Ok(self.make(key, body.freeze()))
+            let body = InOrder::new(source).next(u64::MAX);
+            Ok(self.make(key, body.map_err(|failed| unread(format!("memory://{key}"), &failed))?))
         })
     }
 

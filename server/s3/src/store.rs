@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use sha2::{Digest, Sha256};
+use trefoil::Corrupt;
 
-use crate::Result;
+use crate::{Class, Error, Result};
 
 /// Keys of one page of a listing, at most.
 pub const KEYS_PER_PAGE: usize = 1_000;
@@ -155,8 +157,53 @@ pub trait Source: Send + Sync + 'static {
     /// Its length.
     fn bytes(&self) -> u64;
 
-    /// Bytes `range` of it, which lies inside.
+    /// Bytes `range` of it, which lies inside. An upload reads it once, in order.
     fn read(&self, range: Range<u64>) -> trefoil::Result<Bytes>;
+
+    /// What the SHA-256 of all of it must be, where that is known: if it is another one the object is not made, and the upload is
+    /// [`crate::Class::Damaged`].
+    fn sha256(&self) -> Option<[u8; 32]>;
+}
+
+/// A source that is read from its beginning to its end. The last of it is handed out only if all of it is what it must be.
+pub(crate) struct InOrder {
+    source: Arc<dyn Source>,
+    at: u64,
+    parts: i32,
+    hash: Sha256,
+}
+
+impl InOrder {
+    pub(crate) fn new(source: Arc<dyn Source>) -> InOrder {
+        InOrder { source, at: 0, parts: 0, hash: Sha256::new() }
+    }
+
+    /// How many parts were read.
+    pub(crate) fn parts(&self) -> i32 {
+        self.parts
+    }
+
+    /// The next `bytes`, or what is left. Blocks.
+    pub(crate) fn next(&mut self, bytes: u64) -> trefoil::Result<Bytes> {
+        let range = self.at..self.at.saturating_add(bytes).min(self.source.bytes());
+        let body = self.source.read(range.clone())?;
+        self.at = range.end;
+        self.parts += 1;
+        let Some(wanted) = self.source.sha256() else { return Ok(body) };
+        self.hash.update(&body);
+        if self.at >= self.source.bytes() && std::mem::take(&mut self.hash).finalize()[..] != wanted[..] {
+            return Err(
+                Corrupt::new("object", "its SHA-256 is another one: it is damaged, and was not uploaded").into()
+            );
+        }
+        Ok(body)
+    }
+}
+
+/// Why a source was not uploaded that did not read: damage is told from what may heal.
+pub(crate) fn unread(place: impl Into<String>, failed: &trefoil::Error) -> Error {
+    let class = if failed.class() == trefoil::Class::Corrupt { Class::Damaged } else { Class::Invalid };
+    Error::new(class, "PUT", place, failed.to_string())
 }
 
 impl Source for Bytes {
@@ -166,5 +213,9 @@ impl Source for Bytes {
 
     fn read(&self, range: Range<u64>) -> trefoil::Result<Bytes> {
         Ok(self.slice(range.start as usize..range.end as usize))
+    }
+
+    fn sha256(&self) -> Option<[u8; 32]> {
+        None
     }
 }

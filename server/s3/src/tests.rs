@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use aws_sdk_s3::config::Credentials as Keys;
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::local::{Credentials, Hook, HttpFault, LocalS3, Request};
-use crate::{Below, Class, Creation, Fault, Faulty, Limits, Location, Memory, ObjectStore, S3};
+use crate::{Below, Class, Creation, Fault, Faulty, Limits, Location, Memory, ObjectStore, S3, Source};
 
 const SECRET: &str = "nobody-is-told-this";
 
@@ -322,6 +323,41 @@ async fn b085_parts_of_any_size_make_the_same_object() {
     assert_eq!(other.upload("large", Arc::new(body.clone())).await.unwrap(), Creation::AlreadyThere);
     let got = other.get("large", None).await.unwrap();
     assert!(got.bytes == body && got.tag == tag);
+}
+
+/// Something that is not what it was when its hash was taken.
+struct Rotten(Bytes);
+
+impl Source for Rotten {
+    fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read(&self, range: std::ops::Range<u64>) -> trefoil::Result<Bytes> {
+        self.0.read(range)
+    }
+
+    fn sha256(&self) -> Option<[u8; 32]> {
+        let mut before = self.0.to_vec();
+        before[17] ^= 1;
+        Some(Sha256::digest(before).into())
+    }
+}
+
+/// What was damaged between its sealing and its upload must not lie there under the hash that it had: neither in one piece
+/// nor in parts, and nothing is left of the attempt.
+#[tokio::test]
+async fn what_is_not_what_its_hash_says_is_not_made() {
+    let real = Real::serve(None).await;
+    let doors: [Arc<dyn ObjectStore>; 2] = [Arc::new(Memory::default()), Arc::new(real.door(limits()))];
+    for store in doors {
+        for bytes in [1_000, 6 << 20, 13 << 20] {
+            let error = store.upload("obj/x", Arc::new(Rotten(noise(bytes)))).await.unwrap_err();
+            assert_eq!(error.class, Class::Damaged, "{error}");
+            assert_eq!(store.head("obj/x").await.unwrap(), None);
+            assert_eq!(store.unfinished_uploads("").await.unwrap(), []);
+        }
+    }
 }
 
 /// A provider answered without credentials and without an error, and requests were signed with nothing.

@@ -190,8 +190,7 @@ impl Job {
         if let Err(incomplete) = check(&state, keyspaces(&state, intent.scope), &chains) {
             return Ok(self.short_of(incomplete.to_string()));
         }
-        self.finish(intent, cut, &state, &chains, &gaps).await?;
-        Ok(Step::Complete)
+        self.finish(intent, cut, &state, &chains, &gaps).await
     }
 
     /// What there is does not suffice: nodes that are away may come back, others will have no more than now.
@@ -285,7 +284,7 @@ impl Job {
         state: &ClusterState,
         chains: &BTreeMap<NodeId, Chain>,
         gaps: &BTreeMap<NodeId, String>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<Step, Trouble> {
         let archive = &self.crew.archive;
         let mut manifest = Manifest {
             cluster: intent.cluster,
@@ -312,13 +311,25 @@ impl Job {
             }
         }
         self.are_there(files).await?;
+        // All that took its time: prune relies on no manifest being written of a backup that has lasted too long (B080).
+        if !self.may_complete().await? {
+            return Ok(Step::Waits("it may not be completed any more by this node".to_owned()));
+        }
         let (key, body) = (manifest.key(), manifest.encode());
         if archive.door.create(&key, body).await? == Creation::AlreadyThere {
             // Of whoever drove it before; what was said first counts.
             let found = archive.door.get(&key, None).await?;
             manifest = Manifest::decode(&key, &found.bytes)?;
         }
-        archive.change_index(|index| index.add(IndexEntry::of(&manifest))).await
+        archive.change_index(|index| index.add(IndexEntry::of(&manifest))).await?;
+        Ok(Step::Complete)
+    }
+
+    /// Whether the backup is still wanted, not too old, and this node's to see to: as the bucket has it now.
+    async fn may_complete(&self) -> Result<bool, Trouble> {
+        let found = self.crew.archive.intent(self.backup).await?;
+        let is_own = |intent: &Intent| intent.driver == self.crew.own() && intent.phase == Phase::Running;
+        Ok(found.is_some_and(|(intent, _)| is_own(&intent) && intent.may_complete(Stamp(clock::wall_us()))))
     }
 
     async fn are_there(&self, files: BTreeMap<String, u64>) -> Result<(), Trouble> {

@@ -15,7 +15,7 @@ use trefoil::backup::{Condemned, layout};
 use trefoil::sstable::SstableMeta;
 use trefoil::store::Store;
 use trefoil::vfs::File;
-use trefoil_s3::{Creation, Source};
+use trefoil_s3::{Class, Creation, Source};
 use uuid::Uuid;
 
 use super::{Archive, LOOK, Pauses, Trouble, off_runtime};
@@ -27,6 +27,7 @@ pub(super) const AT_ONCE: usize = 4;
 struct FileSource {
     file: Arc<dyn File>,
     bytes: u64,
+    hash: [u8; 32],
 }
 
 impl Source for FileSource {
@@ -38,6 +39,11 @@ impl Source for FileSource {
         let mut buffer = vec![0; (range.end - range.start) as usize];
         self.file.read_at(&mut buffer, range.start)?;
         Ok(buffer.into())
+    }
+
+    /// A file that was damaged since it was sealed must not lie in the bucket under the hash that it had.
+    fn sha256(&self) -> Option<[u8; 32]> {
+        Some(self.hash)
     }
 }
 
@@ -55,8 +61,12 @@ impl Archive {
         }
         let (opened, id) = (store.clone(), meta.id);
         let file = off_runtime(move || opened.open_sealed(id)).await?.ok_or(Trouble::FileGone(id))?;
-        let source = Arc::new(FileSource { file, bytes: meta.bytes });
-        match self.door.upload(&key, source).await? {
+        let source = Arc::new(FileSource { file, bytes: meta.bytes, hash: meta.hash });
+        let uploaded = self.door.upload(&key, source).await;
+        if uploaded.as_ref().is_err_and(|error| error.class == Class::Damaged) && self.is_damaged(store, id).await? {
+            return Err(Trouble::Damaged(id));
+        }
+        match uploaded? {
             Creation::New => {
                 self.counts.files.fetch_add(1, Ordering::Relaxed);
                 self.counts.file_bytes.fetch_add(meta.bytes, Ordering::Relaxed);
@@ -66,6 +76,13 @@ impl Archive {
             // It went between two questions: whoever asks again uploads it.
             Creation::AlreadyThere => Err(Trouble::OtherLength(key, 0, meta.bytes)),
         }
+    }
+
+    /// Whether the file reads damaged a second time too. One that is in use is quarantined then.
+    async fn is_damaged(&self, store: &Arc<Store>, id: Uuid) -> Result<bool, Trouble> {
+        let store = store.clone();
+        // Nothing live is called so: it is in a snapshot alone, and what was read of it is all that is known.
+        Ok(off_runtime(move || store.scrub_file(id)).await?.is_none_or(|is_whole| !is_whole))
     }
 
     async fn has(&self, key: &str, bytes: u64) -> Result<bool, Trouble> {
@@ -147,7 +164,8 @@ async fn pass(archive: &Arc<Archive>, store: &Arc<Store>, known: &mut BTreeSet<[
     while let Some((ensured, meta)) = uploads.next().await {
         match ensured {
             // A compaction was faster: what it made is looked at next.
-            Ok(()) | Err(Trouble::FileGone(_)) => {
+            // One that is damaged was told of when it was quarantined, and is in use no more.
+            Ok(()) | Err(Trouble::FileGone(_) | Trouble::Damaged(_)) => {
                 known.insert(meta.hash);
                 archive.files_waiting.fetch_sub(1, Ordering::Relaxed);
             }

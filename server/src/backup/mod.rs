@@ -210,6 +210,8 @@ enum Trouble {
     OtherLength(String, u64, u64),
     #[error("file {0} is gone from this node and not in the bucket")]
     FileGone(Uuid),
+    #[error("file {0} is damaged on this node")]
+    Damaged(Uuid),
     #[error("the bucket has not told yet how far the log is archived")]
     LogUnknown,
     #[error("{0}")]

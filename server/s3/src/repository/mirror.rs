@@ -9,11 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use trefoil::backup::{IndexEntry, Manifest};
-use trefoil::{Corrupt, Error as CoreError};
 
 use super::layout::{self, Key};
 use super::{AT_ONCE, Repository, core_error, damaged};
@@ -106,8 +104,7 @@ impl Repository {
         };
         if bytes > WHOLE_BYTES {
             let runtime = Handle::current();
-            let running = Mutex::new((0, Sha256::new()));
-            let source = Copied { store: self.store.clone(), runtime, key: key.to_owned(), bytes, hash, running };
+            let source = Copied { store: self.store.clone(), runtime, key: key.to_owned(), bytes, hash };
             return to.store.upload(key, Arc::new(source)).await.map(drop);
         }
         let object = self.get(key).await?;
@@ -118,15 +115,13 @@ impl Repository {
     }
 }
 
-/// A large object on its way. Where it is read in order, which is the rule, its hash is compared before the last of it is handed out.
+/// A large object on its way.
 struct Copied {
     store: Arc<dyn ObjectStore>,
     runtime: Handle,
     key: String,
     bytes: u64,
     hash: Option<[u8; 32]>,
-    /// How far it was read in order, and the hash so far.
-    running: Mutex<(u64, Sha256)>,
 }
 
 impl Source for Copied {
@@ -135,18 +130,11 @@ impl Source for Copied {
     }
 
     fn read(&self, range: Range<u64>) -> trefoil::Result<Bytes> {
-        let got = self.runtime.block_on(self.store.get(&self.key, Some(range.clone())));
-        let bytes = got.map_err(|error| core_error(&error))?.bytes;
-        let mut running = self.running.lock();
-        if running.0 == range.start {
-            running.1.update(&bytes);
-            running.0 = range.end;
-            let is_other = |hash: [u8; 32]| running.1.clone().finalize()[..] != hash[..];
-            if range.end == self.bytes && self.hash.is_some_and(is_other) {
-                let reason = "its SHA-256 is another one: it is damaged, and was not copied";
-                return Err(CoreError::Corrupt(Corrupt::new("object", format!("{}: {reason}", self.key))));
-            }
-        }
-        Ok(bytes)
+        let got = self.runtime.block_on(self.store.get(&self.key, Some(range)));
+        Ok(got.map_err(|error| core_error(&error))?.bytes)
+    }
+
+    fn sha256(&self) -> Option<[u8; 32]> {
+        self.hash
     }
 }

@@ -4,18 +4,21 @@
 //!   begin ─► part 1, part 2, ... some at once, each tried again by itself ─► complete, unless an object is there
 //!     └───────────── anything failed: give up, so that the parts are not paid for
 //! ```
+//!
+//! Parts are read one after the other and sent beside each other: the last one is sent only if the hash of all is what it must be.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{CompletedMultipartUpload, CompletedPart};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
 use super::attempt::Ask;
 use super::{S3, created};
+use crate::store::{InOrder, unread};
 use crate::{Class, Creation, Error, Result, Source};
 
 /// Parts of one object that are under way at once: each is in memory meanwhile.
@@ -25,7 +28,7 @@ impl S3 {
     pub(super) async fn upload_source(&self, key: &str, source: Arc<dyn Source>) -> Result<Creation> {
         let bytes = source.bytes();
         if bytes <= self.limits.part_bytes(bytes) {
-            let body = self.read(key, source, 0..bytes).await?;
+            let (_, body) = self.read(key, Arc::new(Mutex::new(InOrder::new(source))), bytes).await?;
             let ask = Ask { call: "PUT", key, bytes };
             return created(self.attempts(ask, |_| self.create_once(key, body.clone())).await.map(drop));
         }
@@ -55,24 +58,19 @@ impl S3 {
     }
 
     async fn send_parts(&self, key: &str, id: &str, source: Arc<dyn Source>) -> Result<Vec<CompletedPart>> {
-        let bytes = source.bytes();
-        let size = self.limits.part_bytes(bytes);
-        let ranges = (0..bytes.div_ceil(size)).map(|part| part * size..((part + 1) * size).min(bytes));
-        let parts = stream::iter(ranges.enumerate())
-            .map(|(at, range)| self.send_part(key, id, at as i32 + 1, source.clone(), range))
-            .buffered(PARTS_AT_ONCE.min(self.limits.requests_at_once.max(1)));
-        parts.try_collect().await
+        let size = self.limits.part_bytes(source.bytes());
+        let count = source.bytes().div_ceil(size);
+        let reading = Arc::new(Mutex::new(InOrder::new(source)));
+        let parts = stream::iter(0..count).map(|_| self.send_next(key, id, reading.clone(), size));
+        let parts = parts.buffer_unordered(PARTS_AT_ONCE.min(self.limits.requests_at_once.max(1)));
+        let mut parts: Vec<CompletedPart> = parts.try_collect().await?;
+        parts.sort_by_key(|part| part.part_number);
+        Ok(parts)
     }
 
-    async fn send_part(
-        &self,
-        key: &str,
-        id: &str,
-        number: i32,
-        source: Arc<dyn Source>,
-        range: Range<u64>,
-    ) -> Result<CompletedPart> {
-        let body = self.read(key, source, range).await?;
+    /// Whoever comes to read next takes the next part, so that no part waits for another one's way to the store.
+    async fn send_next(&self, key: &str, id: &str, reading: Arc<Mutex<InOrder>>, size: u64) -> Result<CompletedPart> {
+        let (number, body) = self.read(key, reading, size).await?;
         let ask = Ask { call: "PUT", key, bytes: body.len() as u64 };
         let tag = self.attempts(ask, |_| self.part_once(key, id, number, body.clone())).await?;
         Ok(CompletedPart::builder().part_number(number).e_tag(tag).build())
@@ -108,10 +106,15 @@ impl S3 {
         }
     }
 
-    /// Reads away from the runtime's threads.
-    async fn read(&self, key: &str, source: Arc<dyn Source>, range: Range<u64>) -> Result<Bytes> {
-        let unread = |reason: String| Error::new(Class::Invalid, "PUT", self.place(key), reason);
-        let read = spawn_blocking(move || source.read(range)).await;
-        read.map_err(|stopped| unread(stopped.to_string()))?.map_err(|failed| unread(failed.to_string()))
+    /// Reads the next part away from the runtime's threads; answers its number too.
+    async fn read(&self, key: &str, reading: Arc<Mutex<InOrder>>, bytes: u64) -> Result<(i32, Bytes)> {
+        let read = spawn_blocking(move || {
+            let mut reading = reading.lock();
+            let body = reading.next(bytes)?;
+            Ok((reading.parts(), body))
+        });
+        let read =
+            read.await.map_err(|stopped| Error::new(Class::Invalid, "PUT", self.place(key), stopped.to_string()))?;
+        read.map_err(|failed| unread(self.place(key), &failed))
     }
 }

@@ -233,6 +233,34 @@ async fn b035_a_backup_with_a_file_that_cannot_be_uploaded_fails() {
     tried.stop().await;
 }
 
+/// A file is damaged on the disk before it was uploaded: it does not come into the bucket under the hash that it had, the node
+/// says so, and the backup is made of what the others have.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_damaged_before_its_upload_is_quarantined_and_not_uploaded() {
+    let tried = start().await;
+    *tried.plan.lock() = vec![(Call::Head, "obj/", Fault::Unreachable)];
+    tried.write(0..20).await;
+    let replica = tried.nodes[0].0.shared.replica.clone();
+    let flushed = replica.clone();
+    tokio::task::spawn_blocking(move || flushed.flush(None)).await.unwrap().unwrap();
+    let (damaged, _) = replica.store().live_files().into_iter().next().unwrap();
+    let file = replica.store().open_sealed(damaged.id).unwrap().unwrap();
+    let mut byte = [0];
+    file.read_at(&mut byte, 50).unwrap();
+    file.write_at(&[byte[0] ^ 1], 50).unwrap();
+    tried.plan.lock().clear();
+    eventually(|| replica.store().quarantined().iter().any(|file| file.id == damaged.id)).await;
+    let backup = tried.begin(1).await;
+    let ended = tried.end(backup).await;
+    assert_eq!(ended.phase, Phase::Complete, "{}", ended.reason);
+    let manifest = tried.check(backup).await;
+    let gone = tried.nodes[0].0.shared.identity.node;
+    assert_eq!(manifest.absent.iter().map(|absent| absent.node).collect::<Vec<_>>(), [gone]);
+    let key = format!("{}/{}", tried.cluster, layout::file(&damaged.hash, None));
+    assert_eq!(tried.bucket.head(&key).await.unwrap(), None);
+    tried.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_goes_on_without_a_node_that_is_down_and_with_another_driver() {
     let mut tried = start().await;
