@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use crate::model::NodeId;
 use crate::received::{ReceivedSet, Slice};
 
+/// So many neighbouring vnodes are read of the same replica where several have everything: a copy is read in long runs.
+const TURN_VNODES: u32 = 16;
+
 /// Which copies of a vnode are to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Covered {
@@ -18,12 +21,13 @@ pub enum Covered {
     ByAll,
 }
 
-/// Chooses among the replicas of a slice, each with what it has. Slices take turns among the replicas that have everything.
+/// Chooses among the replicas of a slice, each with what it has. Runs of slices take turns among the replicas that
+/// have everything.
 pub fn covering(slice: Slice, sets: &BTreeMap<NodeId, ReceivedSet>) -> Covered {
     let mut union = ReceivedSet::default();
     sets.values().for_each(|set| union.union(set));
     let whole: Vec<NodeId> = sets.iter().filter(|(_, set)| set.covers(&union)).map(|(node, _)| *node).collect();
-    match whole.get(slice.1.0 as usize % whole.len().max(1)) {
+    match whole.get((slice.1.0 / TURN_VNODES) as usize % whole.len().max(1)) {
         Some(node) => Covered::ByOne(*node),
         None => Covered::ByAll,
     }

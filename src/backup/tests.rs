@@ -310,7 +310,8 @@ fn one_copy_is_read_if_it_has_all_names() {
     let slice = |vnode| (KeyspaceId(1), Vnode(vnode));
     let equal = BTreeMap::from([(NodeId(1), set(5)), (NodeId(2), set(5)), (NodeId(3), set(4))]);
     assert_eq!(covering(slice(0), &equal), Covered::ByOne(NodeId(1)));
-    assert_eq!(covering(slice(1), &equal), Covered::ByOne(NodeId(2)));
+    assert_eq!(covering(slice(15), &equal), Covered::ByOne(NodeId(1)));
+    assert_eq!(covering(slice(16), &equal), Covered::ByOne(NodeId(2)));
     let mut holes = set(5);
     holes = holes.difference(&set(1));
     let torn = BTreeMap::from([(NodeId(1), holes), (NodeId(2), set(4))]);

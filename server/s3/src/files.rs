@@ -6,7 +6,7 @@
 //!
 //! To be used from threads that may block, outside of any runtime. A file that is read in order gets larger and larger windows, so that
 //! the delay of a request is paid for many blocks at once; one that is read here and there pays for what it reads and
-//! a little more.
+//! a little more. The end of a file, where its sections stand, is read at once.
 //!
 //! **Invariant:** an object whose length is not the one that is known is damaged, and never read.
 
@@ -26,6 +26,9 @@ use crate::{Class, ObjectStore};
 
 /// What is read at least where a read has no neighbour.
 const WINDOW_BYTES_MIN: u64 = 64 << 10;
+
+/// What is read of the end of a file where its last bytes are asked for: footer and sections of most files.
+const TAIL_BYTES: u64 = 256 << 10;
 
 /// What is read at once of a file that is read in order, unless somebody asks for another size.
 const WINDOW_BYTES_MAX: u64 = 4 << 20;
@@ -187,9 +190,14 @@ impl ObjectFile {
         let is_in_order = !window.bytes.is_empty() && (window.begin..=window.end()).contains(&range.start);
         let ahead = if is_in_order { 2 * window.bytes.len() as u64 } else { WINDOW_BYTES_MIN };
         let ahead = ahead.clamp(WINDOW_BYTES_MIN, self.window_bytes_max);
-        let wanted = range.start..range.end.max(range.start + ahead).min(self.object.bytes);
+        let wanted = if range.end == self.object.bytes && !is_in_order {
+            range.start.min(range.end.saturating_sub(TAIL_BYTES.min(self.window_bytes_max)))..range.end
+        } else {
+            range.start..range.end.max(range.start + ahead).min(self.object.bytes)
+        };
+        let begin = wanted.start;
         let bytes = self.fetch(wanted)?;
-        *window = Window { begin: range.start, bytes };
+        *window = Window { begin, bytes };
         window.slice(&range).ok_or_else(|| Corrupt::new("object", "less came than was asked for").into())
     }
 
@@ -240,13 +248,16 @@ impl File for ObjectFile {
     }
 
     fn map(&self, offset: u64, len: usize) -> Result<Bytes> {
-        // Not from the window: what is mapped is held for long, and would hold all of the window.
         let range = offset..offset.saturating_add(len as u64);
         if range.is_empty() {
             return Ok(Bytes::new());
         }
         if range.end > self.object.bytes {
             return Err(Corrupt::new("object", "a part of it lies behind its end").at(&self.path, offset).into());
+        }
+        // A copy: what is mapped is held for long, and would hold all of the window.
+        if let Some(found) = self.window.lock().slice(&range) {
+            return Ok(Bytes::copy_from_slice(&found));
         }
         self.fetch(range)
     }

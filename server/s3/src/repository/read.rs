@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -25,7 +26,7 @@ use trefoil::sstable::{Access, BlockCache, FragmentStream, Sstable};
 use trefoil::{Corrupt, Error, Result};
 use uuid::Uuid;
 
-use super::{Moment, Repository, core_error};
+use super::{AT_ONCE, Moment, Repository, core_error};
 use crate::{ObjectFiles, Whereabouts};
 
 /// Open files hold as much as this together, in bytes of what was read ahead.
@@ -101,19 +102,45 @@ impl TableAt {
     /// file that has them. Opens the files.
     pub fn contents(&self, ranges: &[TokenRange]) -> Result<(u64, u64)> {
         let wanted: BTreeSet<Vnode> = ranges.iter().flat_map(|range| vnodes_in(self.bits(), *range)).collect();
+        let is_read =
+            |node: &NodeId, vnode: &Vnode| self.copies.get(vnode.0 as usize).is_some_and(|nodes| nodes.contains(node));
+        let files: Vec<_> = files_of(&self.moment, self.table)
+            .filter(|(node, _)| wanted.iter().any(|vnode| is_read(node, vnode)))
+            .collect();
+        self.open_all(files.iter().map(|(_, file)| *file).collect())?;
         let (mut partitions, mut rows) = (0, 0);
-        for (node, file) in files_of(&self.moment, self.table) {
-            let is_read = |vnode: &Vnode| self.copies.get(vnode.0 as usize).is_some_and(|nodes| nodes.contains(node));
-            if !wanted.iter().any(is_read) {
-                continue;
-            }
+        for (node, file) in files {
             let sstable = self.sstable(file)?;
             let spans = sstable.vnodes().spans.iter();
-            for span in spans.filter(|span| wanted.contains(&span.vnode) && is_read(&span.vnode)) {
+            for span in spans.filter(|span| wanted.contains(&span.vnode) && is_read(node, &span.vnode)) {
                 (partitions, rows) = (partitions + span.partitions, rows + span.rows);
             }
         }
         Ok((partitions, rows))
+    }
+
+    /// Opens files, many at once: each takes a few requests, one after the other. The first failure ends all.
+    fn open_all(&self, mut files: Vec<&StoredFile>) -> Result<()> {
+        let open = self.open.lock();
+        files.retain(|file| !open.contains_key(&file.meta.id));
+        drop(open);
+        let next = AtomicUsize::new(0);
+        let outcome = Mutex::new(Ok(()));
+        let work = || {
+            while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Err(error) = self.sstable(file) {
+                    next.store(files.len(), Ordering::Relaxed);
+                    *outcome.lock() = Err(error);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..AT_ONCE.min(files.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        outcome.into_inner()
     }
 
     /// Hands out every record of the logs that is of the table, in the range, not stamped later and not in files already. Once or several times:
@@ -178,8 +205,7 @@ impl TableAt {
     }
 
     fn sstable(&self, file: &StoredFile) -> Result<Arc<Sstable>> {
-        let mut open = self.open.lock();
-        if let Some(sstable) = open.get(&file.meta.id) {
+        if let Some(sstable) = self.open.lock().get(&file.meta.id) {
             return Ok(sstable.clone());
         }
         let path = PathBuf::from(file.key());
@@ -188,9 +214,8 @@ impl TableAt {
             let reason = "it is another file than the one that is listed";
             return Err(Corrupt::new("SSTable", reason).at(&path, 0).into());
         }
-        let sstable = Arc::new(sstable);
-        open.insert(file.meta.id, sstable.clone());
-        Ok(sstable)
+        // Somebody else may have been sooner.
+        Ok(self.open.lock().entry(file.meta.id).or_insert_with(|| Arc::new(sstable)).clone())
     }
 }
 
