@@ -26,6 +26,7 @@ mod damaged;
 mod dev;
 mod disk_full;
 mod door;
+mod flights;
 mod guardrails;
 mod hints;
 mod kills;
