@@ -61,7 +61,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("server/s3", &["trefoil"]),
     ("client", &["trefoil", "trefoil-proto", "trefoil-s3"]),
     ("server", &["trefoil", "trefoil-proto", "trefoil-client", "trefoil-s3"]),
-    ("tests/bench", &["trefoil", "trefoil-proto", "trefoil-client"]),
+    ("tests/bench", &["trefoil", "trefoil-proto", "trefoil-client", "trefoil-s3"]),
 ];
 
 /// Where the server may name the client: it runs a cluster of children for developers and talks to it as a client does.

@@ -4,6 +4,7 @@
 //!   cargo run --release -p trefoil-bench -- report            all of it, into docs/performance.md
 //!   cargo run --release -p trefoil-bench -- report --short    half a minute of it, to see that it runs
 //!   cargo run --release -p trefoil-bench --features fjall,rocksdb -- engine   the store beside other engines
+//!   cargo run --release -p trefoil-bench -- backup            what backups cost, and how fast they are
 //!   valgrind --tool=callgrind target/release/trefoil-bench fixed write     instructions, which repeat exactly
 //! ```
 //!
@@ -18,6 +19,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand, ValueEnum};
 use report::Marks;
 
+mod backup;
 mod cluster;
 mod cpu;
 mod data;
@@ -98,6 +100,25 @@ enum Command {
         #[arg(long)]
         docs: Option<PathBuf>,
     },
+    /// Measures what backups cost and how fast they and restores are, prints tables, and rewrites their part of
+    /// docs/performance.md.
+    Backup {
+        /// Half a minute instead of five, for a look whether it runs; writes no file unless told to.
+        #[arg(long)]
+        short: bool,
+        /// Also write everything as JSON into this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// The page to rewrite between its marks; docs/performance.md unless it is a short run.
+        #[arg(long)]
+        docs: Option<PathBuf>,
+    },
+    /// What `backup` starts: an S3 that serves a directory until its input ends.
+    #[command(hide = true)]
+    Bucket {
+        /// Each directory in it is a bucket.
+        directory: PathBuf,
+    },
     /// What `engine` starts: one measurement in a process of its own, which prints JSON.
     #[command(hide = true)]
     Alone {
@@ -138,6 +159,8 @@ fn main() -> ExitCode {
             let options = engines::Options { rows, rounds, engines };
             engine(&options, json, docs)
         }
+        Command::Backup { short, json, docs } => backup(short, json, docs),
+        Command::Bucket { directory } => backup::bucket::serve(&directory),
         Command::Alone { directory, what } => engines::run_alone(&what, &directory),
         Command::Fixed { work } => fixed::run(work),
     };
@@ -174,6 +197,20 @@ fn engine(options: &engines::Options, json: Option<PathBuf>, docs: Option<PathBu
     }
     match docs {
         Some(file) => report.rewrite(&file, &Marks::of_engines(options.rows)),
+        None => Ok(()),
+    }
+}
+
+fn backup(short: bool, json: Option<PathBuf>, docs: Option<PathBuf>) -> Result<()> {
+    let options = if short { backup::Options::short() } else { backup::Options::full() };
+    let docs = docs.or_else(|| (!short).then(report::page));
+    let report = backup::run(&options)?;
+    println!("{}", report.markdown());
+    if let Some(file) = json {
+        std::fs::write(file, format!("{:#}\n", report.json()))?;
+    }
+    match docs {
+        Some(file) => report.rewrite(&file, &Marks::of_backup()),
         None => Ok(()),
     }
 }

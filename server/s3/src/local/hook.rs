@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::service::Service;
 use hyper::{Method, StatusCode};
 use s3s::service::S3Service;
@@ -23,6 +23,8 @@ pub struct Request {
     pub path: String,
     /// What stands behind the question mark.
     pub query: String,
+    /// The length of its body, as it says; 0 if it does not say.
+    pub body_bytes: u64,
 }
 
 /// What becomes of a request.
@@ -61,6 +63,7 @@ impl Service<hyper::Request<Incoming>> for Hooked {
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
+            body_bytes: length(&request).unwrap_or(0),
         };
         let fault = self.hook.as_ref().and_then(|hook| hook(&seen));
         let service = self.service.clone();
@@ -82,6 +85,10 @@ impl Service<hyper::Request<Incoming>> for Hooked {
             }
         })
     }
+}
+
+fn length(request: &hyper::Request<Incoming>) -> Option<u64> {
+    request.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 fn refusal(status: u16, code: &str, wait_s: Option<u64>) -> io::Result<HttpResponse> {

@@ -34,6 +34,8 @@ pub struct LoopPlan {
     pub warm_up: Duration,
     /// Time in which operations are counted.
     pub window: Duration,
+    /// Between an answer and the next operation of its caller, so that the cluster is not at its limit.
+    pub pause: Duration,
     /// The processes of the cluster.
     pub nodes: Vec<u32>,
 }
@@ -65,7 +67,7 @@ impl Load {
             latency_us: Mutex::new(Histogram::new_from(&self.latency_us)),
         });
         let callers: Vec<_> =
-            (0..plan.in_flight).map(|_| tokio::spawn(call(tally.clone(), operation.clone()))).collect();
+            (0..plan.in_flight).map(|_| tokio::spawn(call(tally.clone(), plan.pause, operation.clone()))).collect();
         tokio::time::sleep(plan.warm_up).await;
         tally.counts.store(true, Ordering::Relaxed);
         let before = Reading::take(&tally, &plan.nodes)?;
@@ -96,7 +98,7 @@ struct Tally {
     latency_us: Mutex<Histogram<u64>>,
 }
 
-async fn call<F, T>(tally: Arc<Tally>, operation: F)
+async fn call<F, T>(tally: Arc<Tally>, pause: Duration, operation: F)
 where
     F: Fn(u64) -> T,
     T: Future<Output = Result<()>>,
@@ -112,6 +114,9 @@ where
         tally.done.fetch_add(1, Ordering::Relaxed);
         if tally.counts.load(Ordering::Relaxed) {
             locked(&tally.latency_us).saturating_record(begun.elapsed().as_micros() as u64);
+        }
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod connections;
 pub mod load;
+pub mod metrics;
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -48,11 +49,29 @@ pub struct Cluster {
 struct Node {
     process: Child,
     client_address: SocketAddr,
+    http_address: SocketAddr,
+}
+
+/// What the settings of nodes say beside who they are.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// Memory of all memtables.
+    pub memtable_mib: u64,
+    /// Sections of their own.
+    pub sections: String,
+    /// What their environment has beside that of this process.
+    pub variables: Vec<(&'static str, String)>,
 }
 
 impl Cluster {
     /// Starts the nodes in a new directory, each with so much memory for memtables.
     pub fn start(binary: &Path, memtable_mib: u64) -> Result<Cluster> {
+        Cluster::start_with(binary, &Settings { memtable_mib, ..Settings::default() })
+    }
+
+    /// Starts the nodes in a new directory.
+    pub fn start_with(binary: &Path, settings: &Settings) -> Result<Cluster> {
+        let Settings { memtable_mib, sections, variables } = settings;
         let directory = tempfile::tempdir()?;
         let mut cluster = Cluster { nodes: Vec::new(), directory };
         let addresses = free_addresses(3 * ZONES.len())?;
@@ -72,7 +91,7 @@ impl Cluster {
                 format!(
                     "[cluster]\nname = \"bench\"\ninitial_members = [{}]\n[node]\ndata_dir = \"{zone}\"\n\
                      region = \"local\"\nzone = \"{zone}\"\nclient_address = \"{client}\"\npeer_address = \"{peer}\"\n\
-                     http_address = \"{http}\"\n[storage]\nmemtable_mib = {memtable_mib}\n[log]\nlevel = \"warn\"\n",
+                     http_address = \"{http}\"\n[storage]\nmemtable_mib = {memtable_mib}\n[log]\nlevel = \"warn\"\n{sections}",
                     members.join(", ")
                 ),
             )?;
@@ -81,11 +100,12 @@ impl Cluster {
                 .arg("--config")
                 .arg(&config)
                 .arg("--until-input-ends")
+                .envs(variables.iter().cloned())
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
                 .stderr(File::create(data.with_extension("log"))?)
                 .spawn()?;
-            cluster.nodes.push(Node { process, client_address: client });
+            cluster.nodes.push(Node { process, client_address: client, http_address: http });
         }
         Ok(cluster)
     }
@@ -129,6 +149,11 @@ impl Cluster {
     /// Where clients connect.
     pub fn client_addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.nodes.iter().map(|node| node.client_address)
+    }
+
+    /// Where they tell metrics.
+    pub fn http_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.nodes.iter().map(|node| node.http_address)
     }
 
     /// An error if a node has ended.

@@ -80,7 +80,7 @@ impl<'a> Bench<'a> {
 
     fn loop_plan(&self, in_flight: usize) -> LoopPlan {
         let Plan { cluster_warm_up: warm_up, cluster_window: window, .. } = self.plan;
-        LoopPlan { in_flight, warm_up, window, nodes: self.cluster.pids() }
+        LoopPlan { in_flight, warm_up, window, pause: Duration::ZERO, nodes: self.cluster.pids() }
     }
 
     fn echo(&self, series: &mut Series) -> Result<()> {

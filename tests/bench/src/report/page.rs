@@ -25,6 +25,11 @@ impl Marks {
         Marks::of(&format!("engines, {rows} rows"), "engine")
     }
 
+    /// Those of `backup`.
+    pub fn of_backup() -> Marks {
+        Marks::of("backup", "backup")
+    }
+
     fn of(what: &str, command: &str) -> Marks {
         let begin = format!("<!-- {what}: begin, written by trefoil-bench {command} -->");
         Marks { begin, end: format!("<!-- {what}: end -->") }
