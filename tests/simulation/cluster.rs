@@ -2,7 +2,7 @@
 
 use trefoil::codec::EncodedRow;
 use trefoil::coordinator::read_repair;
-use trefoil::model::{Direction, Fragment, ReadCommand, Slice, Target, Timestamp, Vnode};
+use trefoil::model::{Direction, Fragment, ReadCommand, Slice, Stamp, Target, Timestamp, Vnode};
 use trefoil::store::Access;
 use trefoil::store::digest::{DigestRange, compare};
 
@@ -16,9 +16,12 @@ use super::shape::Shape;
 use super::workload::Workload;
 
 /// How long clients ask and things go wrong.
-const TURMOIL_US: u64 = 9 * 60 * 1_000_000;
+pub const TURMOIL_US: u64 = 9 * 60 * 1_000_000;
 /// How long afterwards replicas may take to become equal.
 const SETTLING_US: u64 = 60 * 1_000_000;
+/// So far before the end of all trouble lies, at most, what replicas then know to have in common: what a node promises lies
+/// a minute behind its clock, and its clock a little behind the others.
+const KNOWN_BEHIND_US: i64 = 10 * 1_000_000;
 
 pub struct Cluster {
     pub sim: Sim,
@@ -174,8 +177,30 @@ impl Cluster {
                 Some(_) => {}
             }
         }
+        self.inspect_knowledge();
         if self.sim.failure.is_none() {
             self.compare();
+        }
+    }
+
+    /// All replicas know that they have everything that was written before nothing went wrong any more.
+    fn inspect_knowledge(&mut self) {
+        let known = Stamp(EPOCH_US + TURMOIL_US as i64 - KNOWN_BEHIND_US);
+        for node in &self.nodes {
+            let Some(process) = &node.process else { continue };
+            for slice in self.sim.shape.slices() {
+                if !self.sim.shape.replicas_of(slice).contains(&node.id()) {
+                    continue;
+                }
+                let (holes, reconciled) = (process.exchange.holes(slice), process.exchange.reconciled(slice));
+                if !holes.is_empty() {
+                    return self.sim.fail(format!("n{} still lacks {holes:?} of {slice:?}", node.at));
+                }
+                if reconciled < known {
+                    let at = node.at;
+                    return self.sim.fail(format!("n{at} knows {slice:?} to be equal up to {reconciled:?} only"));
+                }
+            }
         }
     }
 

@@ -29,6 +29,8 @@ pub enum Fault {
     /// A node stays away for long.
     Leave(usize, u64),
     Return(usize),
+    /// The thread that logs hangs in a sync, at a node that nobody hears.
+    Hang(usize, u64),
 }
 
 impl Fault {
@@ -44,6 +46,7 @@ impl Fault {
             Fault::Step(..) => "clocks set",
             Fault::DiskFull(_) | Fault::DiskFree(_) => "full disks",
             Fault::Leave(..) | Fault::Return(_) => "nodes away",
+            Fault::Hang(..) => "syncs that hang",
         }
     }
 }
@@ -61,7 +64,7 @@ impl Cluster {
         let random = &mut self.sim.random;
         let node = random.below(nodes as u64) as usize;
         let other = (node + 1 + random.below(nodes as u64 - 1) as usize) % nodes;
-        match random.below(20) {
+        match random.below(21) {
             0..=2 => Fault::Kill(node),
             3..=5 => Fault::PowerLoss(node),
             6..=7 => Fault::PowerWithin(node, 1 + random.below(60)),
@@ -78,6 +81,7 @@ impl Cluster {
             15 => Fault::Unruly(*random.pick(&[5, 50])),
             16..=17 => Fault::Step(node, random.between(-400_000, AHEAD_US)),
             18 => Fault::DiskFull(node),
+            19 => Fault::Hang(node, 5_000_000 + random.below(110_000_000)),
             _ => Fault::Leave(node, 20_000_000 + random.below(100_000_000)),
         }
     }
@@ -136,10 +140,19 @@ impl Cluster {
                 self.kill(node);
                 self.sim.after(for_us, Event::Fault(Fault::Return(node)));
             }
+            Fault::Hang(node, for_us) => self.hang(node, for_us),
             Fault::Return(node) => {
                 self.nodes[node].is_away = false;
                 self.sim.after(0, Event::Start { node });
             }
+        }
+    }
+
+    fn hang(&mut self, node: usize, for_us: u64) {
+        if let Some(process) = &mut self.nodes[node].process {
+            process.log.hangs_until_us = self.sim.now_us + for_us;
+            let wires = around(&[node], self.nodes.len(), &mut self.sim.random);
+            self.on_fault(Fault::Cut(wires));
         }
     }
 
@@ -191,6 +204,9 @@ impl Cluster {
                 self.lose_power(node);
             }
             self.nodes[node].disk.make_room();
+            if let Some(process) = &mut self.nodes[node].process {
+                process.log.hangs_until_us = 0;
+            }
             self.nodes[node].is_away = false;
             self.nodes[node].skew_us = self.nodes[node].skew_us.clamp(-100_000, 100_000);
             self.sim.after(0, Event::Start { node });

@@ -6,10 +6,12 @@ use trefoil::codec::{CheckedRecord, Record, RecordKind};
 use trefoil::commitlog::Position;
 use trefoil::coordinator::FailureReason;
 use trefoil::hints::Place;
-use trefoil::model::{Durability, Stamp};
+use trefoil::model::{Durability, MutationName, Stamp};
+use trefoil::received::Slice;
 
 use super::event::{Message, Timer};
 use super::node::{Node, Reply, refusal};
+use super::oracle::Synced;
 use super::replication::Verdict;
 use super::scheduler::Sim;
 
@@ -48,6 +50,8 @@ pub struct Log {
     queue: Vec<Job>,
     /// What is appended and waits for its sync, and where each record ends.
     group: Vec<(Job, Position)>,
+    /// When the thread goes on: it hangs until then.
+    pub hangs_until_us: u64,
     is_awake: bool,
     /// When the oldest record was written that no sync covers yet.
     unsynced_since_us: Option<u64>,
@@ -96,7 +100,7 @@ impl Node {
                     self.timer(sim, delay, Timer::Synced);
                 } else {
                     process.log.unsynced_since_us.get_or_insert(now_us);
-                    self.insert(sim);
+                    self.insert(sim, Synced::NotYet);
                 }
             }
             Err(Error::Busy { .. }) => {
@@ -148,10 +152,16 @@ impl Node {
 
     pub fn on_synced(&mut self, sim: &mut Sim) {
         let process = self.running();
+        if process.log.hangs_until_us > sim.now_us {
+            // It is mended for good at any time.
+            let delay = (process.log.hangs_until_us - sim.now_us).min(1_000_000);
+            return self.timer(sim, delay, Timer::Synced);
+        }
         match process.store.sync() {
             Ok(_) => {
                 process.log.unsynced_since_us = None;
-                self.insert(sim);
+                sim.synced(self.at);
+                self.insert(sim, Synced::Already);
             }
             Err(error) => {
                 let jobs = std::mem::take(&mut process.log.group);
@@ -161,9 +171,12 @@ impl Node {
         }
     }
 
-    fn insert(&mut self, sim: &mut Sim) {
+    fn insert(&mut self, sim: &mut Sim, synced: Synced) {
         for (job, end) in std::mem::take(&mut self.running().log.group) {
             let inserted = self.running().store.insert(&job.record, end).map_err(|error| refusal(&error));
+            if let (Ok(()), Some(named)) = (inserted, named(sim, &job.record)) {
+                sim.applied(self.at, named, synced);
+            }
             self.done(sim, job.ticket, inserted);
         }
         self.go_on(sim);
@@ -184,8 +197,9 @@ impl Node {
         let is_due = process.log.unsynced_since_us.is_some_and(|since| now_us - since >= PERIODIC_SYNC_US);
         if is_due && process.log.group.is_empty() {
             process.log.unsynced_since_us = None;
-            if let Err(error) = process.store.sync() {
-                sim.note(|| format!("n{} cannot sync: {error}", self.at));
+            match process.store.sync() {
+                Ok(_) => sim.synced(self.at),
+                Err(error) => sim.note(|| format!("n{} cannot sync: {error}", self.at)),
             }
         }
     }
@@ -205,4 +219,12 @@ impl Node {
         // Without a connection it is for the peer to ask again.
         let _ = self.send(sim, reply.0, reply.1);
     }
+}
+
+/// The name of a record, if it has one.
+fn named(sim: &Sim, record: &CheckedRecord) -> Option<(Slice, MutationName)> {
+    let vnode = sim.shape.schema.bits.vnode(record.token());
+    let record = Record::decode(record.bytes().clone()).ok()?;
+    let RecordKind::Named(name) = record.kind else { return None };
+    Some(((record.keyspace, vnode), name))
 }

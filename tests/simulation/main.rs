@@ -51,7 +51,7 @@ mod write;
 const SEEDS: u64 = 300;
 
 /// What so many seeds must have met, or they show little.
-const REACHED: [&str; 16] = [
+const REACHED: [&str; 17] = [
     "writes acknowledged",
     "writes unknown",
     "reads",
@@ -68,6 +68,7 @@ const REACHED: [&str; 16] = [
     "unruly networks",
     "clocks set",
     "full disks",
+    "syncs that hang",
 ];
 
 /// Lines of the trace of a failure that are printed.

@@ -131,6 +131,7 @@ impl Node {
                 self.run += 1;
                 // What it tells from now on; the part that the manifest had is in no set that grows later.
                 let sets = process.store.received();
+                sim.came_back(self.at, &process.store);
                 self.process = Some(process);
                 sets.iter().for_each(|(slice, set)| sim.told(self.at, *slice, set));
                 for peer in sim.network.peers(self.at) {
@@ -140,9 +141,9 @@ impl Node {
                 for (timer, within_us) in [
                     (Timer::Ping, 1_000_000),
                     (Timer::Ceiling, 500_000),
-                    (Timer::Flush, 20_000_000),
+                    (Timer::Flush, sim.shape.flush_us),
                     (Timer::Compact, 30_000_000),
-                    (Timer::Report, 1_000_000),
+                    (Timer::Report, sim.shape.report_us),
                     (Timer::Hints, 1_000_000),
                     (Timer::Save, SAVE_US),
                 ] {
@@ -279,7 +280,7 @@ impl Node {
             Timer::Flush => {
                 let flushed = self.running().store.flush_next();
                 self.on_background(sim, "flush", flushed.map(|_| ()));
-                let delay = sim.delay(2_000_000, 20_000_000);
+                let delay = sim.delay(2_000_000, sim.shape.flush_us);
                 self.timer(sim, delay, timer);
             }
             Timer::Compact => {

@@ -2,15 +2,24 @@
 //!
 //! It looks at what nodes claim. That something is reconciled, or may be purged by, is true of a stamp only if each name
 //! stamped so or before is in all replicas of its slice or in none; and if in none, nobody may come with it any more. A set that
-//! was told must not shrink, except for runs of which everything is everywhere.
+//! was told must not shrink, except for runs of which everything is everywhere, and what it says was there after a loss of power
+//! must be in the log. A write is acknowledged by as many replicas as its level takes, and those have it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use trefoil::model::{MutationName, NodeId, Stamp};
-use trefoil::received::{ReceivedSet, Slice};
+use trefoil::received::{ReceivedSet, ReceivedSets, Slice};
+use trefoil::store::Store;
 
 use super::scheduler::Sim;
 use super::shape::node_id;
+
+/// Whether the log is synced up to where something stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Synced {
+    Already,
+    NotYet,
+}
 
 #[derive(Default)]
 pub struct Oracle {
@@ -18,6 +27,10 @@ pub struct Oracle {
     names: BTreeMap<(Slice, Stamp), Vec<MutationName>>,
     /// By node: every name that it has told, and its last word.
     held: BTreeMap<(NodeId, Slice), (ReceivedSet, ReceivedSet)>,
+    /// By name: the nodes that have ever had its record in their log and their memtable.
+    applied: BTreeMap<(Slice, MutationName), BTreeSet<NodeId>>,
+    /// By node: what was inserted since its log was synced last.
+    unsynced: BTreeMap<NodeId, ReceivedSets>,
     /// Up to where a claim was found to be true.
     claimed: BTreeMap<Slice, Stamp>,
 }
@@ -35,6 +48,43 @@ impl Sim {
             self.fail(format!("two mutations of {slice:?} are named {name:?}"));
         }
         self.oracle.names.entry((slice, stamp)).or_default().push(name);
+    }
+
+    /// A node has inserted a mutation; whether its log is synced up to there.
+    pub fn applied(&mut self, node: usize, (slice, name): (Slice, MutationName), durability: Synced) {
+        let node = node_id(node);
+        self.oracle.applied.entry((slice, name)).or_default().insert(node);
+        if durability == Synced::NotYet {
+            self.oracle.unsynced.entry(node).or_default().entry(slice).or_default().add(name);
+        }
+    }
+
+    /// The log of a node is synced.
+    pub fn synced(&mut self, node: usize) {
+        self.oracle.unsynced.remove(&node_id(node));
+    }
+
+    /// A client is told that so many replicas have its write.
+    pub fn acknowledged(&mut self, slice: Slice, name: MutationName, replicas: usize) {
+        let holders = self.oracle.applied.get(&(slice, name)).map_or(0, BTreeSet::len);
+        if holders < replicas {
+            self.fail(format!("{name:?} of {slice:?} is acknowledged by {replicas} replicas, and {holders} have it"));
+        }
+    }
+
+    /// A node has started: what it says it has of what no sync had covered must be in its log, whatever it lost.
+    pub fn came_back(&mut self, node: usize, store: &Store) {
+        let node = node_id(node);
+        let Some(unsynced) = self.oracle.unsynced.remove(&node) else { return };
+        let told = store.received();
+        for (slice, names) in unsynced {
+            let claimed = told.get(&slice).map(|told| told.intersection(&names)).unwrap_or_default();
+            let wanted = ReceivedSets::from([(slice, claimed.clone())]);
+            let found = store.records_named(&wanted, usize::MAX).map_or(0, |records| records.len() as u64);
+            if found < claimed.count() {
+                self.fail(format!("{node} says that it has {claimed:?} of {slice:?}, and its log has {found} of them"));
+            }
+        }
     }
 
     /// A node tells what it has of a slice.

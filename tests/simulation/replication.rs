@@ -11,13 +11,14 @@ use trefoil::received::report::Report;
 use trefoil::received::{ReceivedSet, ReceivedSets, Slice};
 use trefoil::store::Store;
 
+use super::cluster::TURMOIL_US;
 use super::event::{Message, Timer};
 use super::log::{Job, Ticket};
 use super::node::Node;
 use super::scheduler::Sim;
 use super::shape::{Shape, node_id, place_of};
 
-/// How often a node reports.
+/// How often a node reports, unless its thread is held up.
 const REPORT_US: u64 = 1_000_000;
 /// How often what is reconciled is saved.
 pub const SAVE_US: u64 = 10_000_000;
@@ -76,7 +77,9 @@ impl Node {
             }
         }
         self.fetch(sim);
-        self.timer(sim, REPORT_US, Timer::Report);
+        let is_held_up = sim.now_us < TURMOIL_US && sim.random.one_in(20);
+        let delay = if is_held_up { sim.delay(REPORT_US, sim.shape.report_us + 1) } else { REPORT_US };
+        self.timer(sim, delay, Timer::Report);
     }
 
     pub fn on_report(&mut self, sim: &mut Sim, from: usize, report: Bytes) {

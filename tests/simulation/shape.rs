@@ -19,6 +19,10 @@ pub struct Shape {
     pub latency_us: u64,
     /// The longest that a sync of a file takes.
     pub sync_us: u64,
+    /// The longest between two flushes.
+    pub flush_us: u64,
+    /// The longest between two reports.
+    pub report_us: u64,
     /// Of ten thousand messages so many come again when nobody expects them any more.
     pub strays: u64,
     pub clients: usize,
@@ -48,6 +52,8 @@ impl Shape {
             zones: places.iter().map(|(_, zone)| *zone).collect(),
             latency_us: *random.pick(&[100, 500, 2_000]),
             sync_us: *random.pick(&[200, 2_000, 20_000]),
+            flush_us: *random.pick(&[20_000_000, 20_000_000, 20_000_000, 300_000_000]),
+            report_us: *random.pick(&[1_000_000, 1_000_000, 20_000_000]),
             strays: *random.pick(&[0, 10, 50]),
             clients: 4,
             rest_us: *random.pick(&[150_000, 400_000, 800_000]),

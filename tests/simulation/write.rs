@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::{Consistency, FailureReason, Requirement, WriteError, WriteOp, indices};
-use trefoil::model::{NodeId, Stamp};
+use trefoil::model::{MutationName, NodeId, Stamp};
 use trefoil::received::Slice;
 use trefoil::received::namer::Tick;
 use trefoil::ring::{Replica, Replicas};
@@ -13,6 +13,7 @@ use super::log::{Job, Ticket};
 use super::node::{Node, Op, Reply};
 use super::scheduler::Sim;
 use super::shape::place_of;
+use super::workload::required;
 
 /// How long a request may take.
 pub const TIMEOUT_US: u64 = 2_000_000;
@@ -26,6 +27,9 @@ pub struct Write {
     /// Whom to answer; `None` once that was done.
     call: Option<u64>,
     stamp: Stamp,
+    name: MutationName,
+    /// How many replicas its level takes.
+    required: usize,
 }
 
 impl Write {
@@ -66,8 +70,10 @@ impl Node {
         let (targets, nodes, placement) = (op.targets(), replicas.nodes.clone(), replicas.placement);
         let id = self.next_id();
         let slice = (keyspace.id, replicas.vnode);
+        let required = required(&sim.shape, change.table, level, self.at);
+        let (nodes_of, bytes) = (replicas.nodes, record.bytes().clone());
         let mut under_way =
-            Write { op, nodes: replicas.nodes, slice, record: record.bytes().clone(), call: Some(call), stamp };
+            Write { op, nodes: nodes_of, slice, record: bytes, call: Some(call), stamp, name, required };
         self.keep_hints(sim, &mut under_way);
         self.running().ops.insert(id, Op::Write(Box::new(under_way)));
         sim.after(TIMEOUT_US, Event::Expire { node: self.at, run: self.run, id });
@@ -120,6 +126,9 @@ impl Node {
         let Some(Op::Write(mut write)) = self.running().ops.remove(&id) else { return };
         let outcome = write.index_of(from).and_then(|replica| write.take(replica, reply));
         let (call, stamp, is_over) = (write.call, write.stamp, write.op.outstanding() == 0);
+        if outcome == Some(Ok(())) {
+            sim.acknowledged(write.slice, write.name, write.required);
+        }
         if outcome.is_some() {
             write.call = None;
         }
