@@ -1,7 +1,7 @@
 //! Compaction of all nodes: the node that is asked asks each of them.
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::FutureExt;
 use prost::Message;
 use tonic::Status;
 use trefoil::metadata::ClusterState;
@@ -18,30 +18,12 @@ impl Control {
     /// What each of these nodes tells of its compaction, in their order, once it has begun to compact `table` if one is
     /// named. A node that is not seen alive is not asked.
     pub(super) async fn compaction(&self, nodes: &[NodeId], table: Option<TableId>) -> Vec<v1::NodeCompaction> {
-        let alive = self.shared().peers.alive();
         let call = v1::CompactionCall { table: table.map(convert::table_id).unwrap_or_default() };
-        let body = Bytes::from(call.encode_to_vec());
-        let ask = |node: NodeId| {
-            let (body, is_alive) = (body.clone(), alive.contains(&node));
-            async move {
-                let answer = if node == self.shared().identity.node {
-                    self.own_compaction(table).await.map_err(|status| status.message().to_owned())
-                } else if is_alive {
-                    self.ask_compaction(node, body).await
-                } else {
-                    Err("it is not seen alive".to_owned())
-                };
-                let failed = |error| v1::NodeCompaction { error, ..v1::NodeCompaction::default() };
-                v1::NodeCompaction { node: node.0, ..answer.unwrap_or_else(failed) }
-            }
-        };
-        join_all(nodes.iter().map(|node| ask(*node))).await
-    }
-
-    async fn ask_compaction(&self, node: NodeId, body: Bytes) -> Result<v1::NodeCompaction, String> {
-        let answer = self.rpc().call(node, v1::CallKind::Compaction, body, REPORT_TIMEOUT).await;
-        let body = answer.map_err(|error| error.to_string())?;
-        v1::NodeCompaction::decode(body).map_err(|error| error.to_string())
+        let own = || self.own_compaction(table).boxed();
+        let failed = |error| v1::NodeCompaction { error, ..v1::NodeCompaction::default() };
+        let of =
+            |node: NodeId, answer: Result<_, _>| v1::NodeCompaction { node: node.0, ..answer.unwrap_or_else(failed) };
+        self.ask_each(nodes, (v1::CallKind::Compaction, &call, REPORT_TIMEOUT), own, of).await
     }
 
     /// Answers another node, which has sent a [`v1::CompactionCall`].

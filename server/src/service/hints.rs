@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::FutureExt;
 use prost::Message;
 use tonic::Status;
 use trefoil::model::NodeId;
@@ -17,29 +17,10 @@ impl Control {
     /// Does something about the hints that each of these nodes keeps, and tells of them, in their order. A node that is not
     /// seen alive is not asked.
     pub(super) async fn hints(&self, nodes: &[NodeId], call: v1::HintsCall) -> Vec<v1::NodeHints> {
-        let alive = self.shared().peers.alive();
-        let body = Bytes::from(call.encode_to_vec());
-        let ask = |node: NodeId| {
-            let (body, is_alive) = (body.clone(), alive.contains(&node));
-            async move {
-                let answer = if node == self.shared().identity.node {
-                    self.own_hints(call).await.map_err(|status| status.message().to_owned())
-                } else if is_alive {
-                    self.ask_hints(node, body).await
-                } else {
-                    Err("it is not seen alive".to_owned())
-                };
-                let failed = |error| v1::NodeHints { error, ..v1::NodeHints::default() };
-                v1::NodeHints { node: node.0, ..answer.unwrap_or_else(failed) }
-            }
-        };
-        join_all(nodes.iter().map(|node| ask(*node))).await
-    }
-
-    async fn ask_hints(&self, node: NodeId, body: Bytes) -> Result<v1::NodeHints, String> {
-        let answer = self.rpc().call(node, v1::CallKind::Hints, body, REPORT_TIMEOUT).await;
-        let body = answer.map_err(|error| error.to_string())?;
-        v1::NodeHints::decode(body).map_err(|error| error.to_string())
+        let own = || self.own_hints(call).boxed();
+        let failed = |error| v1::NodeHints { error, ..v1::NodeHints::default() };
+        let of = |node: NodeId, answer: Result<_, _>| v1::NodeHints { node: node.0, ..answer.unwrap_or_else(failed) };
+        self.ask_each(nodes, (v1::CallKind::Hints, &call, REPORT_TIMEOUT), own, of).await
     }
 
     /// Answers another node, which has sent a [`v1::HintsCall`].

@@ -14,6 +14,7 @@ mod control;
 mod data;
 mod deadline;
 mod digests;
+mod each;
 mod hints;
 mod replication;
 mod restore;

@@ -1,7 +1,7 @@
 //! Snapshots of all nodes: the node that is asked asks each of them.
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::FutureExt;
 use prost::Message;
 use tonic::Status;
 use trefoil::model::{KeyspaceId, NodeId};
@@ -18,30 +18,12 @@ use crate::replica::Replica;
 impl Control {
     /// What each of these nodes made of it, in their order. One that is not seen alive is not asked.
     pub(super) async fn snapshots(&self, nodes: &[NodeId], call: Call) -> Vec<v1::NodeSnapshots> {
-        let alive = self.shared().peers.alive();
         let call = v1::SnapshotCall { call: Some(call) };
-        let body = Bytes::from(call.encode_to_vec());
-        let ask = |node: NodeId| {
-            let (call, body, is_alive) = (call.clone(), body.clone(), alive.contains(&node));
-            async move {
-                let answer = if node == self.shared().identity.node {
-                    self.own_snapshots(call).await.map_err(|status| status.message().to_owned())
-                } else if is_alive {
-                    self.ask_snapshots(node, body).await
-                } else {
-                    Err("it is not seen alive".to_owned())
-                };
-                let failed = |error| v1::NodeSnapshots { error, ..v1::NodeSnapshots::default() };
-                v1::NodeSnapshots { node: node.0, ..answer.unwrap_or_else(failed) }
-            }
-        };
-        join_all(nodes.iter().map(|node| ask(*node))).await
-    }
-
-    async fn ask_snapshots(&self, node: NodeId, body: Bytes) -> Result<v1::NodeSnapshots, String> {
-        let answer = self.rpc().call(node, v1::CallKind::Snapshot, body, FLUSH_TIMEOUT).await;
-        let body = answer.map_err(|error| error.to_string())?;
-        v1::NodeSnapshots::decode(body).map_err(|error| error.to_string())
+        let own = || self.own_snapshots(call.clone()).boxed();
+        let failed = |error| v1::NodeSnapshots { error, ..v1::NodeSnapshots::default() };
+        let of =
+            |node: NodeId, answer: Result<_, _>| v1::NodeSnapshots { node: node.0, ..answer.unwrap_or_else(failed) };
+        self.ask_each(nodes, (v1::CallKind::Snapshot, &call, FLUSH_TIMEOUT), own, of).await
     }
 
     /// Answers another node, which has sent a [`v1::SnapshotCall`].
