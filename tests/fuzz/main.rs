@@ -85,6 +85,7 @@ fn samples(target: &str) -> Vec<Vec<u8>> {
             ));
             vec![whole[20..].to_vec(), whole]
         }
+        "wanted" => wanted_names(),
         "key" => ["610062", "406100ff620038", "407fffffff38", "407fffffffffffffff38", "00016100000162ff00", "4020"]
             .map(targets::sample)
             .into(),
@@ -140,6 +141,17 @@ fn received_sets() -> Vec<Vec<u8>> {
         }
     }
     vec![set]
+}
+
+/// Of no slice, and of three.
+fn wanted_names() -> Vec<Vec<u8>> {
+    let mut three = vec![3];
+    for (keyspace, vnode) in [(0, 3), (3, 0), (3, 4_000)] {
+        put_varint(&mut three, keyspace);
+        put_varint(&mut three, vnode);
+        three.extend(&received_sets()[0]);
+    }
+    vec![vec![0], three]
 }
 
 fn cql_texts() -> Vec<Vec<u8>> {

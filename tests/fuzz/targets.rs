@@ -36,6 +36,7 @@ use trefoil::{cql, snapshot};
 use trefoil_proto::convert;
 use trefoil_proto::v1;
 use trefoil_server::ceiling::CeilingFile;
+use trefoil_server::replication;
 use trefoil_server::restore::share::Notes;
 use uuid::Uuid;
 
@@ -85,6 +86,7 @@ pub const TARGETS: &[Decoder] = &[
     ("refusal", &["src/metadata/refusal.rs"], refusal),
     ("clock_ceiling", &["server/src/ceiling.rs"], clock_ceiling),
     ("restore_notes", &["server/src/restore/share/notes.rs"], restore_notes),
+    ("wanted", &["server/src/replication/wanted.rs"], wanted),
     ("key", &["src/model/key.rs", "src/model/ordered.rs"], key),
     ("value", &["src/model/value.rs", "src/model/duration.rs"], value),
     ("cql_text", &["src/cql/lexer.rs", "src/cql/parser.rs", "src/cql/table.rs"], cql_text),
@@ -451,6 +453,12 @@ pub fn restore_notes(data: &[u8]) {
         if let Some(notes) = Notes::decode(&bytes(file)) {
             assert_eq!(notes.encode(), file, "accepted, and not as it is written");
         }
+    }
+}
+
+pub fn wanted(data: &[u8]) {
+    if let Ok(names) = replication::wanted::decode(bytes(data)) {
+        assert_eq!(replication::wanted::encode(&names), data, "accepted, and not as it is written");
     }
 }
 

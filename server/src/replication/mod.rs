@@ -21,7 +21,7 @@ mod status;
 mod task;
 #[cfg(test)]
 mod tests;
-mod wanted;
+pub mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use trefoil::received::{ReceivedSet, ReceivedSets};
 const SLICE_BYTES_MIN: usize = 3;
 
 /// The bytes.
-pub(super) fn encode(wanted: &ReceivedSets) -> Vec<u8> {
+pub fn encode(wanted: &ReceivedSets) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, wanted.len() as u64);
     for ((keyspace, vnode), names) in wanted {
@@ -26,7 +26,7 @@ pub(super) fn encode(wanted: &ReceivedSets) -> Vec<u8> {
 }
 
 /// Reads what [`encode`] wrote, and nothing else.
-pub(super) fn decode(bytes: Bytes) -> Result<ReceivedSets> {
+pub fn decode(bytes: Bytes) -> Result<ReceivedSets> {
     let mut reader = Reader::new("wanted names", bytes);
     let mut wanted = ReceivedSets::new();
     for _ in 0..reader.count(SLICE_BYTES_MIN)? {
