@@ -113,6 +113,8 @@ pub(crate) struct Shared {
     budget: Budget,
     /// Attempts beyond the first of their request.
     retries: AtomicU64,
+    /// Requests that needed any.
+    retried: AtomicU64,
     turn: AtomicU64,
     /// The greatest stamp seen in an answer.
     observed_stamp: AtomicI64,
@@ -171,6 +173,7 @@ impl Client {
             trouble: ArcSwap::from_pointee("no answer yet".to_owned()),
             budget: Budget::new(budget),
             retries: AtomicU64::new(0),
+            retried: AtomicU64::new(0),
             turn: AtomicU64::new(rand::random()),
             observed_stamp: AtomicI64::new(0),
             last_timestamp: AtomicI64::new(0),
@@ -197,6 +200,11 @@ impl Client {
     /// How many attempts this client and its clones have made beyond the first of each request.
     pub fn retries(&self) -> u64 {
         self.shared.retries.load(Ordering::Relaxed)
+    }
+
+    /// How many requests of this client and its clones have needed more than one attempt.
+    pub fn retried(&self) -> u64 {
+        self.shared.retried.load(Ordering::Relaxed)
     }
 
     /// A channel to some node that is connected, for calls that are no reads or writes.
@@ -298,6 +306,9 @@ impl Shared {
             sleep(delay).await;
         }
         self.retries.fetch_add(1, Ordering::Relaxed);
+        if attempt.tries == 1 {
+            self.retried.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(())
     }
 
