@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! TREFOIL_CHAOS_FAULTS=1000 TREFOIL_CHAOS_SEED=7 cargo test -p trefoil-server --test cluster chaos -- --nocapture
+//! TREFOIL_CHAOS_KILLS=1000 TREFOIL_CHAOS_SEED=7 cargo test -p trefoil-server --test cluster kills_one_behind -- --nocapture
 //! ```
 //!
 //! Each key belongs to one writer, which numbers what it does to it: the number is the value, and rises with the
@@ -22,14 +23,15 @@ use trefoil_proto::v1::change::Op;
 use trefoil_proto::v1::{Change, MutateRequest, WholePartition};
 
 use crate::cluster::Cluster;
-use crate::door::{Door, write_request};
+use crate::door::{Door, table, write_request};
 use crate::process::Settings;
 use crate::proxy::Proxies;
-use crate::verify::verify;
+use crate::verify::become_equal;
 use crate::wait::until;
 
 /// Faults, and the seed of their choice, unless the variables above say otherwise.
 const FAULTS: u64 = 40;
+const KILLS: u64 = 50;
 const SEED: u64 = 1;
 
 const WRITERS: i64 = 8;
@@ -43,7 +45,7 @@ const DISK_BYTES: u64 = 160 << 20;
 
 /// What became of the operations on one key.
 #[derive(Debug, Clone, Copy, Default)]
-struct Done {
+pub struct Done {
     /// The last one that was acknowledged.
     acknowledged: i64,
     /// The last one that was begun.
@@ -69,19 +71,47 @@ enum Fault {
     CutOff,
     CutOneWay,
     DiskFull,
+    SlowDisk,
 }
 
-fn from_environment(name: &str, default: u64) -> u64 {
+/// What was found to be possible on this machine.
+#[derive(Debug, Clone, Copy)]
+struct Disks {
+    /// Node 3 has a disk that can be filled.
+    small: bool,
+    /// All have disks that can be made slow.
+    slow: bool,
+}
+
+pub fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-/// Nothing that was acknowledged is lost and nothing that was deleted comes back, at any time; and once the faults are over,
-/// all replicas hold the same by themselves.
 #[tokio::test(flavor = "multi_thread")]
 async fn chaos_loses_nothing_and_brings_nothing_back() {
-    let (faults, seed) =
-        (from_environment("TREFOIL_CHAOS_FAULTS", FAULTS), from_environment("TREFOIL_CHAOS_SEED", SEED));
-    println!("TREFOIL_CHAOS_FAULTS={faults} TREFOIL_CHAOS_SEED={seed}");
+    let kinds = [
+        Fault::Kill,
+        Fault::Kill,
+        Fault::Kill,
+        Fault::Stop,
+        Fault::CutOff,
+        Fault::CutOneWay,
+        Fault::DiskFull,
+        Fault::SlowDisk,
+    ];
+    loses_nothing_and_brings_nothing_back("TREFOIL_CHAOS_FAULTS", FAULTS, &kinds).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_one_behind_the_other_lose_nothing_and_bring_nothing_back() {
+    loses_nothing_and_brings_nothing_back("TREFOIL_CHAOS_KILLS", KILLS, &[Fault::Kill]).await;
+}
+
+/// Nothing that was acknowledged is lost and nothing that was deleted comes back, at any time; and once so many faults of
+/// these kinds are over, all replicas hold the same by themselves.
+async fn loses_nothing_and_brings_nothing_back(variable: &str, faults: u64, kinds: &[Fault]) {
+    let (faults, seed) = (from_environment(variable, faults), from_environment("TREFOIL_CHAOS_SEED", SEED));
+    println!("{variable}={faults} TREFOIL_CHAOS_SEED={seed}");
     let settings = Settings {
         replication: "report_ms = 200\nclosed_behind_s = 5\npurge_after_s = 3\n".to_owned(),
         ..Settings::default()
@@ -92,25 +122,17 @@ async fn chaos_loses_nothing_and_brings_nothing_back() {
         let (name, routes) = proxies.routes(id);
         cluster.node_mut(id).set_variable(&name, &routes);
     }
-    let has_small_disk = match cluster.node_mut(3).use_small_disk(DISK_BYTES) {
-        Ok(()) => true,
-        Err(reason) => {
-            println!("no disk is filled: {reason}");
-            false
-        }
-    };
+    let disks = prepare_disks(&mut cluster);
     cluster.start_all().await;
     cluster.door(1).apply("CREATE KEYSPACE app").await.unwrap();
     cluster.door(1).apply("CREATE TABLE app.kv (k bigint PRIMARY KEY, v bigint) WITH lateness = 1").await.unwrap();
-    let load = Load::start(&cluster);
+    let load = Load::start(&doors(&cluster));
     let mut rng = StdRng::seed_from_u64(seed);
     for number in 0..faults {
-        let kinds =
-            [Fault::Kill, Fault::Kill, Fault::Kill, Fault::Stop, Fault::CutOff, Fault::CutOneWay, Fault::DiskFull];
         let (fault, node) = (kinds[rng.random_range(0..kinds.len())], rng.random_range(1..=3));
         let lasts = Duration::from_millis(rng.random_range(50..1_500));
         load.goes_on().await;
-        strike(&mut cluster, &proxies, fault, node, lasts, has_small_disk).await;
+        strike(&mut cluster, &proxies, fault, node, lasts, disks).await;
         // Killed nodes are killed again while they are starting, now and then.
         sleep(Duration::from_millis(rng.random_range(0..450))).await;
         println!("{number}: {fault:?} of node {node} for {lasts:?}; {} acknowledged", load.acknowledged());
@@ -121,30 +143,41 @@ async fn chaos_loses_nothing_and_brings_nothing_back() {
     cluster.settled().await;
     load.goes_on().await;
     let written = load.end().await;
-    until("all replicas hold the same", async || match verify(&cluster, 1).await {
-        (last, ..) if last.differing_partitions + u64::from(last.vnodes_not_compared) == 0 => Ok(()),
-        (last, differing, _) => Err(format!("{last:?}: {differing:?}")),
-    })
-    .await;
-    for id in cluster.ids() {
+    are_equal_and_right(&doors(&cluster), &written).await;
+}
+
+fn doors(cluster: &Cluster) -> Vec<Door> {
+    cluster.ids().map(|id| cluster.door(id)).collect()
+}
+
+/// Waits until all replicas hold the same by themselves, and looks at it through each node.
+pub async fn are_equal_and_right(doors: &[Door], written: &BTreeMap<i64, Done>) {
+    become_equal(&doors[0], table()).await;
+    for (at, door) in doors.iter().enumerate() {
         for level in [Quorum, One] {
-            let found: BTreeMap<i64, i64> = cluster.door(id).scan(level).await.unwrap().into_iter().collect();
-            for (key, done) in &written {
+            let found: BTreeMap<i64, i64> = door.scan(level).await.unwrap().into_iter().collect();
+            for (key, done) in written {
                 let value = found.get(key).copied();
-                assert!(done.allows(value), "key {key} by node {id} at {level:?}: {value:?} after {done:?}");
+                assert!(done.allows(value), "key {key} by node {} at {level:?}: {value:?} after {done:?}", at + 1);
             }
         }
     }
 }
 
-async fn strike(
-    cluster: &mut Cluster,
-    proxies: &Proxies,
-    fault: Fault,
-    node: u32,
-    lasts: Duration,
-    has_small_disk: bool,
-) {
+fn prepare_disks(cluster: &mut Cluster) -> Disks {
+    let said = |what: &str, done: Result<(), String>| match done {
+        Ok(()) => true,
+        Err(reason) => {
+            println!("no disk is {what}: {reason}");
+            false
+        }
+    };
+    let small = said("filled", cluster.node_mut(3).use_small_disk(DISK_BYTES));
+    let slow = cluster.ids().all(|id| said("slow", cluster.node_mut(id).use_slow_disk()));
+    Disks { small, slow }
+}
+
+async fn strike(cluster: &mut Cluster, proxies: &Proxies, fault: Fault, node: u32, lasts: Duration, disks: Disks) {
     match fault {
         Fault::Kill => {
             cluster.kill(node);
@@ -166,39 +199,46 @@ async fn strike(
             sleep(lasts * 3).await;
             proxies.mend();
         }
-        Fault::DiskFull if has_small_disk => {
+        Fault::DiskFull if disks.small => {
             cluster.node(3).disk().fill();
             sleep(lasts).await;
             cluster.node(3).disk().make_room();
         }
-        Fault::DiskFull => {}
+        Fault::SlowDisk if disks.slow => {
+            // From 2 ms, as a busy one, to 60 ms, as one that fails.
+            cluster.node(node).slow_disk().takes(lasts / 25);
+            sleep(lasts * 3).await;
+            cluster.node(node).slow_disk().takes(Duration::ZERO);
+        }
+        Fault::DiskFull | Fault::SlowDisk => {}
     }
 }
 
 /// The application: each writer goes through its keys, asks the next node where one fails, and reads now and then.
-struct Load {
+pub struct Load {
     stop: Arc<AtomicBool>,
     acknowledged: Arc<AtomicU64>,
     writers: JoinSet<BTreeMap<i64, Done>>,
 }
 
 impl Load {
-    fn start(cluster: &Cluster) -> Load {
+    /// By these nodes.
+    pub fn start(doors: &[Door]) -> Load {
         let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut writers = JoinSet::new();
         for writer in 0..WRITERS {
-            let doors = cluster.ids().map(|id| cluster.door(id)).collect();
-            writers.spawn(work(doors, writer, stop.clone(), acknowledged.clone()));
+            writers.spawn(work(doors.to_vec(), writer, stop.clone(), acknowledged.clone()));
         }
         Load { stop, acknowledged, writers }
     }
 
-    fn acknowledged(&self) -> u64 {
+    /// How many operations were acknowledged.
+    pub fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
     /// Waits for some more operations.
-    async fn goes_on(&self) {
+    pub async fn goes_on(&self) {
         let goal = self.acknowledged() + 50;
         until("the load goes on", async || match self.acknowledged() {
             count if count < goal => Err(format!("{count} of {goal}")),
@@ -207,7 +247,8 @@ impl Load {
         .await;
     }
 
-    async fn end(self) -> BTreeMap<i64, Done> {
+    /// Ends the writers: what became of the operations on each key.
+    pub async fn end(self) -> BTreeMap<i64, Done> {
         self.stop.store(true, Ordering::Relaxed);
         self.writers.join_all().await.into_iter().flatten().collect()
     }

@@ -4,7 +4,7 @@
 //!   cluster.rs   some nodes in a temporary directory          process.rs   one of them: its file of settings, its log
 //!   door.rs      requests to one chosen node, never retried   wait.rs      conditions with a deadline; there are no sleeps
 //!   small_disk.rs  a disk that can be filled                  proxy.rs     links that can be cut, one way or both
-//!   bucket.rs    an S3 that can be made to fail
+//!   slow_disk.rs   a disk that can be made slow               bucket.rs    an S3 that can be made to fail
 //! ```
 //!
 //! The other files are the tests, each named for what it shows. `docs/testing.md` lists them, and how to run them for
@@ -41,10 +41,13 @@ mod repair;
 mod replication;
 mod restore;
 mod schema;
+mod slow_disk;
 mod small_disk;
 mod snapshots;
 mod stopping;
 mod types;
 mod verify;
 mod wait;
+mod whole;
 mod wide;
+mod zone;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::slow_disk::SlowDisk;
 use crate::small_disk::SmallDisk;
 use crate::wait::until_or_last;
 
@@ -77,6 +78,8 @@ pub struct Process {
     child: Option<Child>,
     /// Where its data is, if not in the directory.
     disk: Option<SmallDisk>,
+    /// What makes its disk slow, if it can be made so.
+    slow_disk: Option<SlowDisk>,
     /// What its environment has beside that of the test.
     variables: BTreeMap<String, String>,
 }
@@ -132,7 +135,8 @@ impl Process {
     /// A node that is not started yet, with a directory of its own.
     pub fn new(directory: PathBuf, place: Place, settings: &str) -> Process {
         fs::create_dir_all(&directory).unwrap();
-        let process = Process { place, directory, child: None, disk: None, variables: BTreeMap::new() };
+        let process =
+            Process { place, directory, child: None, disk: None, slow_disk: None, variables: BTreeMap::new() };
         process.configure(settings);
         process
     }
@@ -175,6 +179,19 @@ impl Process {
     /// The disk of [`Process::use_small_disk`].
     pub fn disk(&self) -> &SmallDisk {
         self.disk.as_ref().unwrap()
+    }
+
+    /// Lets its disk be made slow from its next start on; the reason where that cannot be.
+    pub fn use_slow_disk(&mut self) -> Result<(), String> {
+        let disk = SlowDisk::make(&self.directory)?;
+        self.variables.extend(disk.variables());
+        self.slow_disk = Some(disk);
+        Ok(())
+    }
+
+    /// That of [`Process::use_slow_disk`].
+    pub fn slow_disk(&self) -> &SlowDisk {
+        self.slow_disk.as_ref().unwrap()
     }
 
     pub fn is_running(&self) -> bool {

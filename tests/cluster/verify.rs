@@ -5,15 +5,24 @@ use std::collections::BTreeSet;
 use trefoil_proto::v1::Consistency::{All, Quorum};
 use trefoil_proto::v1::cluster_client::ClusterClient;
 use trefoil_proto::v1::value::Kind;
-use trefoil_proto::v1::{DifferingPartition, VerifyProgress, VerifyRequest};
+use trefoil_proto::v1::{DifferingPartition, TableRef, VerifyProgress, VerifyRequest};
 
 use crate::cluster::Cluster;
-use crate::door::{answer, table, timed};
+use crate::door::{Door, answer, table, timed};
+use crate::wait::until;
 
 /// What the comparison ends with, and all that it names.
-pub async fn verify(cluster: &Cluster, by: u32) -> (VerifyProgress, Vec<DifferingPartition>, BTreeSet<u32>) {
-    let mut client = ClusterClient::new(cluster.door(by).channel());
-    let asked = VerifyRequest { table: table(), name_at_most: 0 };
+pub type Compared = (VerifyProgress, Vec<DifferingPartition>, BTreeSet<u32>);
+
+/// Compares all replicas of `app.kv`.
+pub async fn verify(cluster: &Cluster, by: u32) -> Compared {
+    compare(&cluster.door(by), table()).await
+}
+
+/// Compares all replicas of a table.
+pub async fn compare(door: &Door, table: Option<TableRef>) -> Compared {
+    let mut client = ClusterClient::new(door.channel());
+    let asked = VerifyRequest { table, name_at_most: 0 };
     let mut messages = answer(client.verify(timed(asked)).await).unwrap();
     let (mut last, mut differing, mut silent) = (VerifyProgress::default(), Vec::new(), BTreeSet::new());
     while let Some(message) = messages.message().await.unwrap() {
@@ -24,6 +33,15 @@ pub async fn verify(cluster: &Cluster, by: u32) -> (VerifyProgress, Vec<Differin
     }
     assert_eq!(last.vnodes_done, last.vnodes);
     (last, differing, silent)
+}
+
+/// Waits until they hold the same, by themselves.
+pub async fn become_equal(door: &Door, table: Option<TableRef>) {
+    until("all replicas hold the same", async || match compare(door, table.clone()).await {
+        (last, ..) if last.differing_partitions + u64::from(last.vnodes_not_compared) == 0 => Ok(()),
+        (last, differing, _) => Err(format!("{last:?}: {differing:?}")),
+    })
+    .await;
 }
 
 /// A replica that was down is told of, then what it lacks, and once reads have mended it all hold the same.
