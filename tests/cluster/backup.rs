@@ -108,6 +108,7 @@ async fn backups_become_complete_though_their_driver_is_killed() {
     assert_eq!(ids, [whole, killed]);
     assert!(listed.iter().all(|backup| backup.name == "a name" && backup.tag == "a tag" && backup.absent <= 1));
     let location = client(&cluster, 2).await.backup_location().await.unwrap();
-    assert_eq!((location.bucket.as_str(), location.prefix.as_str()), (BUCKET, "trefoil/test"));
+    let place = location.place.unwrap_or_default();
+    assert_eq!((place.bucket.as_str(), place.prefix.as_str()), (BUCKET, "trefoil/test"));
     assert_eq!(store.deletes.load(Ordering::Relaxed), 0);
 }

@@ -27,9 +27,6 @@ use crate::clock;
 /// Records of one piece, in bytes, about: so much log is not waited for any longer.
 const PIECE_BYTES: usize = 16 << 20;
 
-/// What of a piece is read at first to learn its head.
-const HEAD_BYTES: u64 = 64 << 10;
-
 /// Where the archived log of a node ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
@@ -73,19 +70,10 @@ impl Archive {
 
     /// The head of a piece in the bucket; `None` if there is no such piece.
     pub(super) async fn piece_head(&self, node: NodeId, number: u64) -> Result<Option<PieceHead>, Trouble> {
-        let key = layout::piece(node, number);
-        let Some(meta) = self.door.head(&key).await? else { return Ok(None) };
-        let mut wanted = HEAD_BYTES;
-        loop {
-            let bytes = self.door.get(&key, Some(0..wanted.min(meta.bytes))).await?.bytes;
-            let whole = bytes.len() as u64 == meta.bytes;
-            match PieceHead::read(&key, &bytes)? {
-                Ok(head) => return Ok(Some(head)),
-                Err(needs) if whole => {
-                    return Err(Trouble::OtherLength(key, meta.bytes, needs));
-                }
-                Err(needs) => wanted = needs,
-            }
+        match self.repository.head(node, number).await {
+            Ok(head) => Ok(Some(head)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -30,10 +30,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
-use trefoil::backup::{Intent, StateAt, layout};
+use trefoil::backup::{Intent, StateAt};
 use trefoil::metadata::ClusterState;
 use trefoil::model::{Identity, Stamp};
-use trefoil_s3::{Below, Location, ObjectStore, S3};
+use trefoil_s3::repository::Repository;
+use trefoil_s3::{Location, ObjectStore, S3};
 use uuid::Uuid;
 
 pub use jobs::{JobError, NewJob};
@@ -77,6 +78,8 @@ pub struct Counts {
 pub struct Archive {
     settings: BackupSettings,
     /// Everything below the cluster's id.
+    repository: Repository,
+    /// The objects of the repository.
     door: Arc<dyn ObjectStore>,
     identity: Identity,
     counts: Counts,
@@ -105,10 +108,11 @@ impl Archive {
             Bucket::At(location, limits) => Arc::new(S3::connect(location.clone(), limits.clone()).await?),
             Bucket::Given(store) => store.clone(),
         };
-        let door = Arc::new(Below::new(bucket, &layout::cluster_prefix(identity.cluster)));
+        let repository = Repository::new(bucket, identity.cluster);
         Ok(Archive {
             settings,
-            door,
+            door: repository.store().clone(),
+            repository,
             identity,
             counts: Counts::default(),
             end: Mutex::default(),

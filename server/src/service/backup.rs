@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::Control;
 use crate::backup::{Crew, JobError, NewJob};
+use crate::restore::place;
 
 /// Longest name and tag, in bytes.
 const NAME_BYTES_MAX: usize = 255;
@@ -81,16 +82,14 @@ impl Backup for BackupService {
     }
 
     async fn pause_backup(&self, request: Request<v1::PauseBackupRequest>) -> Result<Response<v1::BackupJob>, Status> {
-        let pause = |intent: &mut Intent| std::mem::replace(&mut intent.phase, Phase::Paused) != Phase::Paused;
-        self.change(&request.into_inner().backup, pause).await
+        self.change(&request.into_inner().backup, turned(Phase::Paused)).await
     }
 
     async fn resume_backup(
         &self,
         request: Request<v1::ResumeBackupRequest>,
     ) -> Result<Response<v1::BackupJob>, Status> {
-        let resume = |intent: &mut Intent| std::mem::replace(&mut intent.phase, Phase::Running) != Phase::Running;
-        self.change(&request.into_inner().backup, resume).await
+        self.change(&request.into_inner().backup, turned(Phase::Running)).await
     }
 
     async fn cancel_backup(
@@ -120,14 +119,10 @@ impl Backup for BackupService {
     ) -> Result<Response<v1::BackupLocation>, Status> {
         let crew = self.control.backups()?;
         let settings = crew.archive().settings();
-        let location = crew.archive().location().cloned();
+        let location = crew.archive().location();
         let location = location.ok_or_else(|| Status::unavailable("the bucket is inside this process"))?;
         Ok(Response::new(v1::BackupLocation {
-            endpoint: location.endpoint.unwrap_or_default(),
-            region: location.region,
-            bucket: location.bucket,
-            prefix: location.prefix,
-            path_style: location.path_style,
+            place: Some(place(location)),
             cluster_id: Bytes::copy_from_slice(self.control.state().cluster().as_bytes()),
             keep_days: settings.keep_days,
             keep_count: settings.keep_count,
@@ -161,6 +156,11 @@ impl Control {
             gaps: standing.gaps,
         });
     }
+}
+
+/// Has a backup that is not over wait or go on; whether it did not do so already.
+fn turned(phase: Phase) -> impl Fn(&mut Intent) -> bool {
+    move |intent| std::mem::replace(&mut intent.phase, phase) != phase
 }
 
 fn refused(error: JobError) -> Status {

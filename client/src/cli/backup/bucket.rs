@@ -24,9 +24,9 @@ pub struct Bucket {
     /// The way to the store, if it is not AWS itself
     #[arg(long, env = "TREFOIL_BACKUP_ENDPOINT", value_name = "URL")]
     s3_endpoint: Option<String>,
-    /// The region of the bucket
+    /// The region that its requests are signed for
     #[arg(long, env = "TREFOIL_BACKUP_REGION", default_value = "us-east-1", value_name = "NAME")]
-    region: String,
+    s3_region: String,
     /// The bucket stands in the path, not in the host
     #[arg(long, env = "TREFOIL_BACKUP_PATH_STYLE")]
     path_style: bool,
@@ -46,7 +46,7 @@ impl Bucket {
         if let (Some(bucket), Some(cluster)) = (&self.bucket, self.cluster) {
             let location = Location {
                 endpoint: self.s3_endpoint.clone(),
-                region: self.region.clone(),
+                region: self.s3_region.clone(),
                 bucket: bucket.clone(),
                 prefix: self.prefix.clone(),
                 path_style: self.path_style,
@@ -56,12 +56,13 @@ impl Bucket {
         let told = global.connect().await?.backup_location().await?;
         let cluster = self.cluster.or_else(|| Uuid::from_slice(&told.cluster_id).ok());
         let cluster = cluster.ok_or(Error::Usage("say whose backups they are: --cluster"))?;
+        let place = told.place.unwrap_or_default();
         let location = Location {
-            endpoint: Some(told.endpoint).filter(|endpoint| !endpoint.is_empty()),
-            region: told.region,
-            bucket: told.bucket,
-            prefix: told.prefix,
-            path_style: told.path_style,
+            endpoint: Some(place.endpoint).filter(|endpoint| !endpoint.is_empty()),
+            region: place.region,
+            bucket: place.bucket,
+            prefix: place.prefix,
+            path_style: place.path_style,
         };
         Ok((location, cluster))
     }
