@@ -118,7 +118,7 @@ impl ExportBackup {
         let (source, table) = moment.open(&table, global).await?;
         let count = blocking(move || {
             let Some(range) = part.tokens(source.moment().vnode_bits()) else { return Ok(0) };
-            merged::print(&table, source.rows(range)?, format.form(), at.seconds())
+            merged::print(&table, source.rows(range), format.form(), at.seconds())
         })
         .await?;
         let text = format!("{count} rows as of {}", shown(at));
@@ -142,13 +142,17 @@ impl GetBackup {
         let rows = (Bound::before(&prefix, &clustering)?, Bound::after(&prefix, &clustering)?);
         let token = partition.token();
         let range = TokenRange { after: token.0.checked_sub(1).map(Token), up_to: Some(token) };
-        blocking(move || {
-            let stream = source.rows(range)?;
+        let count = blocking(move || {
+            let stream = source.rows(range);
             let only = Only { stream, partition, rows, is_inside: false };
             merged::print(&table, only, Form::JsonLines, at.seconds())
         })
-        .await
-        .map(drop)
+        .await?;
+        // As for `trefoil get` that is no failure; but here somebody looks for what was lost.
+        if count == 0 && !global.json {
+            output::note(&format!("there was no such row as of {}", shown(at)));
+        }
+        Ok(())
     }
 }
 

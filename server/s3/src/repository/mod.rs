@@ -14,6 +14,7 @@ mod mirror;
 mod moment;
 mod prune;
 mod read;
+mod runs;
 #[cfg(test)]
 mod tests;
 mod verify;

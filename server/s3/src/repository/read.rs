@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   files(range)      SSTables of the copies that suffice, merged, vnode by vnode      ┐
-//!   records(range)    records of their logs, stamped at the time or before             ├─ rows(range)
+//!   records(range)    records of their logs, stamped at the time or before             ├─ rows(range), in runs
 //! ```
 //!
 //! To be used from threads that may block, outside of any runtime. Of the files only the blocks in the range are read; logs are read
@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use trefoil::backup::StoredFile;
 use trefoil::codec::{CheckedRecord, EncodedRow};
-use trefoil::memtable::Memtable;
 use trefoil::model::{
     Direction, Fragment, KeyspaceId, Merge, NodeId, ScanRange, Slice, Stream, TableId, Token, TokenRange, Vnode,
     VnodeBits,
@@ -37,9 +36,6 @@ const WINDOW_BYTES_MAX: u64 = 8 << 20;
 
 /// Every block is read once, so there is little to keep.
 const CACHE_BYTES: u64 = 8 << 20;
-
-/// Records of the logs that [`TableAt::rows`] holds at most, in bytes.
-const ROWS_BYTES_MAX: u64 = 4 << 30;
 
 /// A table at a time.
 pub struct TableAt {
@@ -169,23 +165,6 @@ impl TableAt {
                 .map_err(|error| error.in_file(Path::new(&head.key()), 0))?;
         }
         Ok(())
-    }
-
-    /// What the table holds of the tokens in `range` at the time: files and records. The records are held in memory; where
-    /// that is too much it is an error, and smaller ranges will do.
-    pub fn rows(self: &Arc<Self>, range: TokenRange) -> Result<FragmentStream> {
-        let memtable = Arc::new(Memtable::new());
-        self.records(range, |record| {
-            memtable.insert(record.token(), &record.mutation()?)?;
-            if memtable.bytes() > ROWS_BYTES_MAX {
-                let reason = format!("the logs behind the backup hold more than {ROWS_BYTES_MAX} bytes of it");
-                return Err(Error::invalid("table", format!("{reason}; take a smaller part of it at a time")));
-            }
-            Ok(())
-        })?;
-        let scan = ScanRange { after: None, tokens: range };
-        let logs = memtable.scan(scan, &[Slice::all()], Direction::Forward);
-        Ok(Box::new(Merge::new(vec![self.files(range), logs], Direction::Forward)))
     }
 
     fn bits(&self) -> VnodeBits {
