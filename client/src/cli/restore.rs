@@ -61,7 +61,7 @@ pub struct Asked {
     #[arg(long, value_name = "ID")]
     backup: Option<Uuid>,
     /// The cluster that was backed up, if it is another than this one
-    #[arg(long, value_name = "ID")]
+    #[arg(long, env = "TREFOIL_BACKUP_CLUSTER", value_name = "ID")]
     cluster: Option<Uuid>,
     /// A region that has another name here, and perhaps another number of copies; may be given more than once
     #[arg(long, value_name = "OLD=NEW[:COPIES]", value_parser = parse_region)]
@@ -88,6 +88,9 @@ struct Place {
     /// The region that its requests are signed for
     #[arg(long, requires = "bucket", env = "TREFOIL_BACKUP_REGION", default_value = "us-east-1", id = "s3_region")]
     s3_region: String,
+    /// The bucket stands in the path, not in the host
+    #[arg(long, requires = "bucket", env = "TREFOIL_BACKUP_PATH_STYLE")]
+    path_style: bool,
 }
 
 /// What is to be restored, and whether anybody is asked.
@@ -178,8 +181,7 @@ impl Place {
             prefix: self.prefix.clone(),
             endpoint: self.s3_endpoint.clone().unwrap_or_default(),
             region: self.s3_region.clone(),
-            // What stands in front of a bucket elsewhere than at AWS rarely knows buckets as hosts.
-            path_style: self.s3_endpoint.is_some(),
+            path_style: self.path_style,
         })
     }
 }
