@@ -39,7 +39,7 @@ pub use files::{ObjectFiles, Whereabouts};
 pub use limits::Limits;
 pub use location::Location;
 pub use memory::Memory;
-pub use s3::S3;
+pub use s3::{Asked, S3, Traffic};
 pub use store::{
     Creation, Found, KEYS_PER_PAGE, KeyPage, Listed, Object, ObjectMeta, ObjectStore, Source, Tag, UnfinishedUpload,
 };

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use aws_sdk_s3::config::Credentials as Keys;
+use aws_credential_types::provider::future::ProvideCredentials as ProvidedFuture;
+use aws_sdk_s3::config::{Credentials as Keys, ProvideCredentials};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 use crate::local::{Credentials, Hook, HttpFault, LocalS3, Request};
-use crate::{Below, Class, Creation, Fault, Faulty, Limits, Location, Memory, ObjectStore, S3, Source};
+use crate::{Asked, Below, Class, Creation, Fault, Faulty, Limits, Location, Memory, ObjectStore, S3, Source};
 
 const SECRET: &str = "nobody-is-told-this";
 
@@ -372,6 +373,64 @@ async fn b086_no_request_is_signed_without_credentials() {
         assert!(error.class == Class::Retry && error.to_string().contains("credentials that were provided"), "{error}");
     }
     assert_eq!(seen.load(Ordering::Relaxed), 0, "a request was made");
+}
+
+/// Counts how often it is asked.
+#[derive(Debug, Clone, Default)]
+struct Provider(Arc<AtomicUsize>);
+
+impl ProvideCredentials for Provider {
+    fn provide_credentials<'a>(&'a self) -> ProvidedFuture<'a>
+    where
+        Self: 'a,
+    {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        ProvidedFuture::ready(Ok(Keys::new("key", SECRET, None, None, "tests")))
+    }
+}
+
+/// A store that says that credentials have expired is believed: they are not held until they say so themselves.
+#[tokio::test]
+async fn expired_credentials_are_let_go_and_others_fetched_at_once() {
+    let (hook, _) = first(2, HttpFault::Answers(400, "ExpiredToken"), |request| request.path.ends_with("expired"));
+    let real = Real::serve(Some(hook)).await;
+    let provider = Provider::default();
+    let store = S3::new(real.location.clone(), limits(), provider.clone()).unwrap();
+    for _ in 0..10 {
+        assert_eq!(store.head("a").await.unwrap(), None);
+    }
+    assert_eq!(provider.0.load(Ordering::Relaxed), 1, "asked once for all");
+    assert_eq!(store.create("expired", Bytes::new()).await.unwrap(), Creation::New);
+    assert_eq!(provider.0.load(Ordering::Relaxed), 3, "asked again after each refusal");
+}
+
+/// Where everything fails a request is not made five times: all retries together stay within a budget, and are counted.
+#[tokio::test]
+async fn retries_of_all_requests_together_have_a_budget() {
+    let (hook, _) = first(usize::MAX, HttpFault::Answers(503, "SlowDown"), |_| true);
+    let real = Real::serve(Some(hook)).await;
+    let store = real.door(limits());
+    for _ in 0..100 {
+        assert_eq!(store.head("a").await.unwrap_err().class, Class::Retry);
+    }
+    let (_, asked) = store.traffic().all().find(|(call, _)| *call == "HEAD").unwrap();
+    assert_eq!((asked.requests, asked.failures), (100 + asked.retries, 100 + asked.retries));
+    assert!((20..=40).contains(&asked.retries), "{asked:?}");
+    let error = store.head("a").await.unwrap_err().to_string();
+    assert!(error.contains("it was not tried again"), "{error}");
+}
+
+#[tokio::test]
+async fn requests_and_their_bytes_are_counted_by_kind() {
+    let real = Real::serve(None).await;
+    let store = real.door(limits());
+    store.create("a", noise(1_000)).await.unwrap();
+    assert_eq!(store.create("a", noise(1_000)).await.unwrap(), Creation::AlreadyThere);
+    store.get("a", Some(0..300)).await.unwrap();
+    let of = |kind| store.traffic().all().find(|(call, _)| *call == kind).unwrap().1;
+    assert_eq!(of("PUT"), Asked { requests: 2, bytes: 1_000, ..Asked::default() });
+    assert_eq!(of("GET"), Asked { requests: 1, bytes: 300, ..Asked::default() });
+    assert_eq!(of("DELETE"), Asked::default());
 }
 
 #[tokio::test]

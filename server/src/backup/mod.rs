@@ -34,7 +34,7 @@ use trefoil::backup::{Intent, StateAt};
 use trefoil::metadata::ClusterState;
 use trefoil::model::{Identity, Stamp};
 use trefoil_s3::repository::Repository;
-use trefoil_s3::{Location, ObjectStore, S3};
+use trefoil_s3::{Location, ObjectStore, S3, Traffic};
 use uuid::Uuid;
 
 pub use jobs::{JobError, NewJob};
@@ -78,6 +78,7 @@ pub struct Counts {
 pub struct Archive {
     settings: BackupSettings,
     /// Everything below the cluster's id.
+    traffic: Option<Arc<Traffic>>,
     repository: Repository,
     /// The objects of the repository.
     door: Arc<dyn ObjectStore>,
@@ -104,13 +105,18 @@ pub struct Archive {
 impl Archive {
     /// Opens the door to the bucket. No request is made.
     pub async fn open(settings: BackupSettings, identity: Identity) -> trefoil_s3::Result<Archive> {
-        let bucket: Arc<dyn ObjectStore> = match &settings.bucket {
-            Bucket::At(location, limits) => Arc::new(S3::connect(location.clone(), limits.clone()).await?),
-            Bucket::Given(store) => store.clone(),
+        let (bucket, traffic): (Arc<dyn ObjectStore>, _) = match &settings.bucket {
+            Bucket::At(location, limits) => {
+                let door = S3::connect(location.clone(), limits.clone()).await?;
+                let traffic = door.traffic().clone();
+                (Arc::new(door), Some(traffic))
+            }
+            Bucket::Given(store) => (store.clone(), None),
         };
         let repository = Repository::new(bucket, identity.cluster);
         Ok(Archive {
             settings,
+            traffic,
             door: repository.store().clone(),
             repository,
             identity,
@@ -138,6 +144,11 @@ impl Archive {
     /// The settings.
     pub fn settings(&self) -> &BackupSettings {
         &self.settings
+    }
+
+    /// What was asked of the bucket since the start, if that is known.
+    pub fn traffic(&self) -> Option<&Traffic> {
+        self.traffic.as_deref()
     }
 
     /// What has happened since the start.

@@ -16,6 +16,10 @@ const PIECES: &str = "trefoil_backup_log_pieces_total";
 const PIECE_BYTES: &str = "trefoil_backup_log_bytes_total";
 const GAPS: &str = "trefoil_backup_log_gaps_total";
 const FAILURES: &str = "trefoil_backup_failures_total";
+const REQUESTS: &str = "trefoil_backup_requests_total";
+const REQUEST_FAILURES: &str = "trefoil_backup_request_failures_total";
+const REQUEST_RETRIES: &str = "trefoil_backup_request_retries_total";
+const REQUEST_BYTES: &str = "trefoil_backup_request_bytes_total";
 const JOBS: &str = "trefoil_backup_jobs_total";
 
 /// Shows what is so now; of a node without backups, nothing.
@@ -41,6 +45,12 @@ pub(super) fn look_at(archive: Option<&Archive>) {
     for (end, count) in [("complete", &counts.complete), ("failed", &counts.failed)] {
         counter!(JOBS, "end" => end).absolute(count.load(Ordering::Relaxed));
     }
+    for (call, asked) in archive.traffic().into_iter().flat_map(|traffic| traffic.all()) {
+        counter!(REQUESTS, "call" => call).absolute(asked.requests);
+        counter!(REQUEST_FAILURES, "call" => call).absolute(asked.failures);
+        counter!(REQUEST_RETRIES, "call" => call).absolute(asked.retries);
+        counter!(REQUEST_BYTES, "call" => call).absolute(asked.bytes);
+    }
 }
 
 /// What they mean.
@@ -55,5 +65,9 @@ pub(super) fn describe() {
     describe_counter!(PIECE_BYTES, Unit::Bytes, "Pieces of the commit log uploaded");
     describe_counter!(GAPS, "Stretches of the commit log that went before they were archived");
     describe_counter!(FAILURES, "Steps of backing up that failed and were tried again");
+    describe_counter!(REQUESTS, "Requests to the bucket, retries among them, by kind");
+    describe_counter!(REQUEST_FAILURES, "Requests to the bucket that failed, by kind");
+    describe_counter!(REQUEST_RETRIES, "Requests to the bucket that were made again, by kind");
+    describe_counter!(REQUEST_BYTES, Unit::Bytes, "Objects moved: by PUT to the bucket, by GET from it");
     describe_counter!(JOBS, "Backups that this node saw to and that are over, by how they ended");
 }

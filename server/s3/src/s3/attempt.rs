@@ -31,14 +31,21 @@ impl S3 {
         F: Future<Output = Result<T>>,
     {
         let mut attempt = 0;
+        self.budget.earn();
         loop {
-            let error = match self.attempt(ask, once(attempt)).await {
+            let done = self.attempt(ask, once(attempt)).await;
+            self.traffic.note(ask, attempt, done.as_ref().err());
+            let error = match done {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
             attempt += 1;
             if error.class != Class::Retry || attempt >= self.limits.attempts {
                 return Err(error);
+            }
+            if !self.budget.spend() {
+                let reason = format!("{}; it was not tried again, since so many requests fail", error.reason);
+                return Err(Error { reason, ..error });
             }
             tracing::debug!(%error, attempt, "a request to the object store is tried again");
             let pause = self.limits.pause_before(attempt, rand::random::<f64>());
@@ -66,6 +73,9 @@ impl S3 {
         };
         let status = response.status().as_u16();
         let (code, message) = (failed.code().unwrap_or_default(), failed.message().unwrap_or_default());
+        if matches!(code, "ExpiredToken" | "ExpiredTokenException") {
+            self.credentials.forget();
+        }
         let mut reason = format!("{status} {code} {message}").trim().to_owned();
         if let Some(id) = response.request_id() {
             reason.push_str(&format!(" (request {id})"));

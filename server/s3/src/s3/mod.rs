@@ -7,11 +7,13 @@
 //! ```
 //!
 //! Attempts, pauses and deadlines are ours, not those of the library: it retries nothing, so that what is tried is counted once and
-//! a delay that the store asks for is kept (B083).
+//! a delay that the store asks for is kept (B083). Where much fails, little of it is tried again: the retries of all requests
+//! together have a budget.
 
 mod attempt;
 mod call;
 mod credentials;
+mod traffic;
 mod upload;
 
 use std::ops::Range;
@@ -21,7 +23,7 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
 use aws_sdk_s3::config::{
-    BehaviorVersion, ProvideCredentials, Region, RequestChecksumCalculation, ResponseChecksumValidation,
+    BehaviorVersion, IdentityCache, ProvideCredentials, Region, RequestChecksumCalculation, ResponseChecksumValidation,
     SharedHttpClient, StalledStreamProtectionConfig,
 };
 use aws_smithy_http_client::Builder;
@@ -31,7 +33,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use self::attempt::Ask;
-use self::credentials::Checked;
+use self::credentials::Held;
+use self::traffic::Budget;
+pub use self::traffic::{Asked, Traffic};
 use crate::limits::Gate;
 use crate::{
     Class, Creation, Error, KeyPage, Limits, Location, Object, ObjectMeta, ObjectStore, Result, Source, Tag,
@@ -44,6 +48,9 @@ pub struct S3 {
     location: Location,
     limits: Limits,
     gate: Gate,
+    credentials: Held,
+    budget: Budget,
+    traffic: Arc<Traffic>,
 }
 
 impl S3 {
@@ -65,9 +72,12 @@ impl S3 {
     /// expire (B086). No request is made.
     pub fn new(location: Location, limits: Limits, provider: impl ProvideCredentials + 'static) -> Result<S3> {
         location.check()?;
+        let credentials = Held::new(provider);
         let mut config = aws_sdk_s3::Config::builder()
             .behavior_version(BehaviorVersion::latest())
-            .credentials_provider(Checked(provider))
+            .credentials_provider(credentials.clone())
+            // Ours are held, and let go where a store says that they have expired.
+            .identity_cache(IdentityCache::no_cache())
             .region(Region::new(location.region.clone()))
             .http_client(http_client())
             .force_path_style(location.path_style)
@@ -82,7 +92,14 @@ impl S3 {
             config = config.endpoint_url(endpoint);
         }
         let gate = Gate::new(&limits);
-        Ok(S3 { client: Client::from_conf(config.build()), location, limits, gate })
+        let client = Client::from_conf(config.build());
+        let (budget, traffic) = (Budget::full(), Arc::default());
+        Ok(S3 { client, location, limits, gate, credentials, budget, traffic })
+    }
+
+    /// What was asked through it so far.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
     }
 
     /// Where it leads.
