@@ -39,15 +39,15 @@ async fn start() -> Tried {
 async fn start_with(change: impl Fn(BackupSettings) -> BackupSettings) -> Tried {
     let plan = Plan::default();
     let asked = plan.clone();
-    // Of answers every other one is lost, or nobody would ever learn anything.
-    let mut is_lost = false;
+    // Of each key the first answer is lost and later ones come, or nobody would ever learn anything: whoever asks again
+    // finds what the lost call made.
+    let mut lost = std::collections::BTreeSet::new();
     let bucket = Arc::new(Faulty::new(Arc::new(Memory::default()), move |call, key| {
         let below = key.split_once('/').map_or(key, |(_, below)| below);
         let plan = asked.lock();
         let fault =
             plan.iter().find(|(at, prefix, _)| *at == call && below.starts_with(prefix)).map(|(.., fault)| *fault);
-        is_lost = !is_lost;
-        fault.filter(|fault| *fault != Fault::AnswerLost || is_lost)
+        fault.filter(|fault| *fault != Fault::AnswerLost || lost.insert((call as u8, key.to_owned())))
     }));
     let replication = ReplicationSettings {
         report: Duration::from_millis(100),
