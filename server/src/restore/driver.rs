@@ -28,8 +28,8 @@ use uuid::Uuid;
 use crate::clock;
 use crate::service::Control;
 
-/// From one look to the next.
-const LOOK: Duration = Duration::from_millis(500);
+/// From one look to the next: a small table is open as soon as it is loaded.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// How long the metadata log may take.
 const PROPOSE_TIMEOUT: Duration = Duration::from_secs(10);
