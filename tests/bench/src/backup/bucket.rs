@@ -16,6 +16,7 @@ use std::time::SystemTime;
 
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use trefoil_proto::v1::BackupPlace;
 use trefoil_s3::local::{Credentials, LocalS3, Request};
 
 use crate::Result;
@@ -91,9 +92,25 @@ impl Bucket {
             "[replication]\nclosed_behind_s = 5\n[backup]\nendpoint = \"{endpoint}\"\nregion = \"us-east-1\"\n\
              bucket = \"{NAME}\"\npath_style = true\nlog_every_s = 5\nevery_h = 0\nmib_per_s = 1048576\n"
         );
+        Settings { sections, ..Bucket::settings_without_backups(memtable_mib) }
+    }
+
+    /// Settings of nodes that do not back up, but may read the bucket.
+    pub fn settings_without_backups(memtable_mib: u64) -> Settings {
         let variables =
             vec![("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_owned()), ("AWS_SECRET_ACCESS_KEY", SECRET_KEY.to_owned())];
-        Settings { memtable_mib, sections, variables }
+        Settings { memtable_mib, variables, ..Settings::default() }
+    }
+
+    /// Where it is, as a request names it.
+    pub fn place(&self) -> BackupPlace {
+        BackupPlace {
+            endpoint: self.endpoint.clone(),
+            region: "us-east-1".to_owned(),
+            bucket: NAME.to_owned(),
+            prefix: String::new(),
+            path_style: true,
+        }
     }
 
     /// All objects whose keys contain `part`.

@@ -81,10 +81,9 @@ pub fn run(options: &Options) -> Result<Report> {
     let binary = cluster::binary()?;
     let mut bucket = Bucket::start()?;
     let mut kept = Side::start(&binary, &bucket.settings(MEMTABLE_MIB))?;
-    let mut bare = Side::start(&binary, &Settings { memtable_mib: MEMTABLE_MIB, ..Settings::default() })?;
+    let mut bare = Side::start(&binary, &Bucket::settings_without_backups(MEMTABLE_MIB))?;
     foreground::measure(options, &mut bucket, &mut bare, &mut kept, &mut report)?;
-    drop(bare);
-    transfer::measure(options, &bucket, &mut kept, &mut report)?;
+    transfer::measure(options, &bucket, &mut kept, &bare, &mut report)?;
     report.took = begun.elapsed();
     report.load_average = (load_before, machine::load_average()?);
     Ok(report)

@@ -49,7 +49,13 @@ impl Transfer {
 }
 
 /// Rounds of uploads, then of restores.
-pub(super) fn measure(options: &Options, bucket: &Bucket, kept: &mut Side, report: &mut Report) -> Result<()> {
+pub(super) fn measure(
+    options: &Options,
+    bucket: &Bucket,
+    kept: &mut Side,
+    bare: &Side,
+    report: &mut Report,
+) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let plain = Plain::new(bucket, AT_ONCE);
     let mut uploads = Vec::new();
@@ -61,9 +67,16 @@ pub(super) fn measure(options: &Options, bucket: &Bucket, kept: &mut Side, repor
     }
     let backup = kept.runtime.block_on(begin_backup(&kept.client))?;
     kept.runtime.block_on(await_backup(&kept.client, backup))?;
+    let asked = RestoreRequest {
+        place: Some(bucket.place()),
+        cluster: kept.runtime.block_on(kept.client.status())?.cluster_id,
+        what: Some(What::Table(TableRef { keyspace: KEYSPACE.into(), name: TABLE.into(), ..TableRef::default() })),
+        when: Some(When::Cut(true)),
+        ..RestoreRequest::default()
+    };
     let (mut restores, mut firsts) = (Vec::new(), Vec::new());
     for number in 0..options.transfers {
-        let (mut restore, first) = restore(kept, &format!("restored_{number}"))?;
+        let (mut restore, first) = restore(&asked, bare, &format!("restored_{number}"))?;
         let some = enough(bucket.objects("/obj/")?, restore.bytes);
         (restore.plain, restore.plain_bytes) = runtime.block_on(plain.get(&some))?;
         restores.push(restore);
@@ -110,17 +123,12 @@ fn upload(options: &Options, bucket: &Bucket, kept: &mut Side) -> Result<(Transf
     Ok((Transfer { bytes, ours, plain_bytes: 0, plain: Duration::ZERO, cpu }, objects))
 }
 
-/// The table under another name, as of the backup; and how long it took until a row was read.
-fn restore(kept: &Side, name: &str) -> Result<(Transfer, Duration)> {
-    let table = TableRef { keyspace: KEYSPACE.to_owned(), name: TABLE.to_owned(), ..TableRef::default() };
-    let asked = RestoreRequest {
-        what: Some(What::Table(table)),
-        when: Some(When::Cut(true)),
-        table_as: name.to_owned(),
-        ..RestoreRequest::default()
-    };
-    let (client, pids) = (kept.client.clone(), kept.cluster.pids());
-    kept.runtime
+/// The table under another name in a cluster that does not back up; and how long it took until a row was read.
+fn restore(asked: &RestoreRequest, to: &Side, name: &str) -> Result<(Transfer, Duration)> {
+    to.cluster.await_rest(&[])?;
+    let asked = RestoreRequest { table_as: name.to_owned(), ..asked.clone() };
+    let (client, pids) = (to.client.clone(), to.cluster.pids());
+    to.runtime
         .block_on(async {
             let (started, cpu_before) = (Instant::now(), cpu::of_processes(&pids)?);
             let began = client.run_restore(asked).await?;
@@ -133,7 +141,7 @@ fn restore(kept: &Side, name: &str) -> Result<(Transfer, Duration)> {
             let RestorePlan { fetched_bytes: bytes, .. } = began.plan.unwrap_or_default();
             Ok((Transfer { bytes, ours, plain_bytes: 0, plain: Duration::ZERO, cpu }, first))
         })
-        .map_err(|error| kept.told(error))
+        .map_err(|error| to.told(error))
 }
 
 async fn first_read(client: &Client, table: &str, started: Instant) -> Result<Duration> {
