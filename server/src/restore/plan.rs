@@ -144,6 +144,8 @@ struct Wanted {
     tables: Vec<RestoredTable>,
     /// Their ids in the backup, and their keyspaces there; in the same order.
     sources: Vec<(TableId, Arc<Keyspace>, String)>,
+    /// Those that do not come back though they were there, and why.
+    left_out: Vec<String>,
 }
 
 impl Wanted {
@@ -155,7 +157,7 @@ impl Wanted {
         let of_keyspace = |keyspace: &Arc<Keyspace>| -> Vec<(Arc<Keyspace>, Arc<Table>)> {
             state.tables_in(keyspace).map(|table| (keyspace.clone(), table.clone())).collect()
         };
-        let found: Vec<(Arc<Keyspace>, Arc<Table>)> = match what {
+        let mut found: Vec<(Arc<Keyspace>, Arc<Table>)> = match what {
             What::All(_) => state.keyspaces().flat_map(of_keyspace).collect(),
             What::Keyspace(name) => {
                 let keyspace = state.keyspace_named(name);
@@ -169,6 +171,16 @@ impl Wanted {
                 vec![(keyspace.clone(), table.clone())]
             }
         };
+        if let (What::Table(_), Some((_, table))) = (what, found.first()) {
+            moment.check_whole(table.id).map_err(failed)?;
+        }
+        // What stands beside it is wanted all the same.
+        let is_part = |(_, table): &mut (Arc<Keyspace>, Arc<Table>)| moment.check_whole(table.id).is_err();
+        let left_out = found.extract_if(.., is_part);
+        let left_out = left_out.map(|(keyspace, table)| {
+            format!("table {}.{} is left out: a restore loaded it after the backup was made", keyspace.name, table.name)
+        });
+        let left_out: Vec<String> = left_out.collect();
         if !request.table_as.is_empty() && !matches!(what, What::Table(_)) {
             return Err(invalid("another name can be given to a single table only"));
         }
@@ -190,7 +202,7 @@ impl Wanted {
             next_column: state.next_column(table.id).map_or(0, |column| column.0),
         });
         let sources = found.iter().map(|(keyspace, table)| (table.id, keyspace.clone(), table.name.clone()));
-        Ok(Wanted { tables: tables.collect(), sources: sources.collect() })
+        Ok(Wanted { tables: tables.collect(), sources: sources.collect(), left_out })
     }
 
     /// The keyspaces, with copies in the regions as they are called here.
@@ -286,6 +298,7 @@ fn told(
     let is_new = |name: &&String| state.keyspace_named(name).is_none();
     plan.keyspaces = keyspaces.iter().map(|(name, _)| name).filter(is_new).cloned().collect();
     plan.absent = moment.manifest.absent.iter().map(|absent| format!("n{}: {}", absent.node, absent.reason)).collect();
+    plan.absent.extend(wanted.left_out.iter().cloned());
     for ((source, keyspace, name), restored) in wanted.sources.iter().zip(&wanted.tables) {
         let files = wanted.files(moment).filter(|(_, file)| file.meta.table == *source);
         let (mut count, mut bytes) = (0, 0);

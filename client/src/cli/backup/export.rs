@@ -163,6 +163,7 @@ impl At {
         let moment = Arc::new(repository.moment(self.at, self.backup, |_| true).await?);
         let table = moment.state.table_named(&name.keyspace, &name.table).cloned();
         let table = table.ok_or(Error::Missing { what: "table", name: name.to_string() })?;
+        moment.check_whole(table.id)?;
         let source = TableAt::new(&repository, &moment, (table.keyspace, table.id), Handle::current());
         Ok((Arc::new(source), table))
     }

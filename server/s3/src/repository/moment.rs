@@ -3,13 +3,13 @@
 //!
 //! A time that the logs do not reach, or that lies behind a gap in them, is refused here, before anything is read of any table.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use trefoil::backup::{Chain, Covered, Incomplete, IndexEntry, Manifest, Part, PieceHead, Scope, check, covering};
 use trefoil::commitlog::Logged;
 use trefoil::metadata::ClusterState;
-use trefoil::model::{Keyspace, NodeId, Stamp, VnodeBits};
+use trefoil::model::{Keyspace, NodeId, Stamp, TableId, VnodeBits};
 use trefoil::received::{ReceivedSet, ReceivedSets, Slice};
 use uuid::Uuid;
 
@@ -26,6 +26,8 @@ pub struct Moment {
     pub state: ClusterState,
     /// What there is of each node.
     pub sources: BTreeMap<NodeId, Source>,
+    /// Tables that a restore was loading at some moment between the backup and the time.
+    loading: BTreeSet<TableId>,
 }
 
 /// What there is of a node.
@@ -79,7 +81,7 @@ impl Repository {
             let names = self.names(&part, &pieces, at).await?;
             sources.insert(node, Source { part, pieces, names });
         }
-        let state = state_at(&manifest, &sources, at)?;
+        let (state, loading) = state_at(&manifest, &sources, at)?;
         let in_scope = |keyspace: &&Keyspace| match manifest.scope {
             Scope::All => true,
             Scope::Keyspace(id) => keyspace.id == id,
@@ -90,7 +92,7 @@ impl Repository {
             faults.insert(0, incomplete.to_string());
             refused(base, format!("it does not reach {} µs: {}", at.0, faults.join("; ")))
         })?;
-        Ok(Moment { at, manifest, state, sources })
+        Ok(Moment { at, manifest, state, sources, loading })
     }
 
     /// The newest backup whose cut is not later.
@@ -157,6 +159,17 @@ impl Repository {
 }
 
 impl Moment {
+    /// Refuses a table that a restore was loading since the backup was made: what is loaded is in no log, so the backup and the
+    /// logs behind it do not hold all of it.
+    pub fn check_whole(&self, table: TableId) -> Result<()> {
+        if !self.loading.contains(&table) {
+            return Ok(());
+        }
+        let name = self.state.table(table).map_or_else(|| table.to_string(), |table| table.name.clone());
+        let text = "was loaded by a restore after this backup, which does not hold what was loaded: begin with a backup that was made later";
+        Err(refused(self.manifest.backup, format!("table {name} {text}")))
+    }
+
     /// The number of the cluster's vnodes.
     pub fn vnode_bits(&self) -> VnodeBits {
         self.state.ring().vnode_bits()
@@ -195,18 +208,26 @@ fn whole_prefix(part: &Part, heads: &[PieceHead]) -> usize {
     follow.count()
 }
 
-/// The latest state that any node had applied by then.
-fn state_at(manifest: &Manifest, sources: &BTreeMap<NodeId, Source>, at: Stamp) -> Result<ClusterState> {
+/// The latest state that any node had applied by then, and the tables that were under restore in any since the backup.
+fn state_at(
+    manifest: &Manifest,
+    sources: &BTreeMap<NodeId, Source>,
+    at: Stamp,
+) -> Result<(ClusterState, BTreeSet<TableId>)> {
+    let under_restore =
+        |state: &ClusterState| state.restores().values().flat_map(|restore| restore.tables.clone()).collect();
     let mut newest = decoded(&manifest.key(), ClusterState::decode(manifest.state.clone()))?;
+    let mut loading: BTreeSet<TableId> = under_restore(&newest);
     for head in sources.values().flat_map(|source| &source.pieces) {
         for state in head.states.iter().filter(|state| state.applied_at <= at) {
             let state = decoded(&head.key(), ClusterState::decode(state.state.clone()))?;
+            loading.append(&mut under_restore(&state));
             if state.epoch() > newest.epoch() {
                 newest = state;
             }
         }
     }
-    Ok(newest)
+    Ok((newest, loading))
 }
 
 fn refused(backup: Uuid, reason: String) -> Error {

@@ -15,7 +15,9 @@ use trefoil::backup::{
 use trefoil::codec::{CheckedRecord, EncodedRow, RecordKind};
 use trefoil::commitlog::{Logged, Position};
 use trefoil::memtable::Memtable;
-use trefoil::metadata::{Birth, ClusterState, Entry, Epoch, Member, apply, birth, encode_table};
+use trefoil::metadata::{
+    Birth, ClusterState, Entry, Epoch, Member, RestoreBegun, RestoredTable, apply, birth, encode_table,
+};
 use trefoil::model::{
     Cell, CellKind, ClusteringKey, ColumnDefinition, ColumnKind, CreateKeyspace, CreateTable, Deletion, Direction,
     Fragment, KeyspaceId, Merge, Mutation, MutationName, NodeId, PartitionKey, Row, ScanRange, Slice, Stamp, Stream,
@@ -607,6 +609,36 @@ fn a_mirror_copies_no_damage() {
     let copy = Repository::new(Arc::new(Memory::default()), CLUSTER);
     let error = world.runtime.block_on(world.repository.mirror(&copy, &|_, _| {})).unwrap_err();
     assert_eq!(error.place, file, "{error}");
+}
+
+/// What a restore loads is in no log: a table that was loaded after the backup would come back empty, and is refused.
+#[test]
+fn a_table_that_was_loaded_after_the_backup_is_not_restored_from_it() {
+    let world = world(15, 60);
+    let before = state();
+    let copy = TableId(Uuid::from_u128(0x7b));
+    let table = Table { id: copy, name: "copy".to_owned(), ..Table::clone(&world.table) };
+    let restored = RestoredTable { keyspace: "ks".to_owned(), table, next_column: 3 };
+    let restore = Uuid::from_u128(0xe5);
+    let begun =
+        RestoreBegun { restore, plan: Bytes::new(), keyspaces: Vec::new(), types: Vec::new(), tables: vec![restored] };
+    let (during, verdict) = apply(&before, Epoch { generation: 0, index: 4 }, &Entry::RestoreBegun(begun));
+    verdict.unwrap();
+    let (after, verdict) = apply(&during, Epoch { generation: 0, index: 5 }, &Entry::Restored(restore));
+    verdict.unwrap();
+    let key = layout::piece(NodeId(1), 3);
+    world.spoil(&key, |bytes| {
+        let mut piece = Piece::decode(&key, &bytes.into()).unwrap();
+        let known = |state: &ClusterState| StateAt { applied_at: Stamp(BASE), state: state.encode().into() };
+        piece.head.states.extend([known(&during), known(&after)]);
+        Some(piece.encode().to_vec())
+    });
+    let at = world.records.last().unwrap().stamp();
+    let moment = world.runtime.block_on(world.repository.moment(at, None, |_| true)).unwrap();
+    assert!(moment.state.restores().is_empty() && moment.state.table(copy).is_some());
+    let error = moment.check_whole(copy).unwrap_err();
+    assert!(error.class == Class::Invalid && error.reason.contains("table copy was loaded by a restore"), "{error}");
+    moment.check_whole(TABLE).unwrap();
 }
 
 #[test]
