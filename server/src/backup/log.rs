@@ -101,7 +101,8 @@ impl Archive {
     async fn ship(&self, store: &Arc<Store>, end: End) -> Result<bool, Trouble> {
         let reading = store.clone();
         let Read { closed, range, is_behind_gap } = off_runtime(move || read(&reading, end.to)).await?;
-        if is_behind_gap {
+        // Once, however often the piece behind it is tried.
+        if is_behind_gap && self.gap_before.swap(end.number + 1, Ordering::Relaxed) != end.number + 1 {
             self.counts.gaps.fetch_add(1, Ordering::Relaxed);
             tracing::error!(
                 archived = ?end.to, begins = ?range.from,

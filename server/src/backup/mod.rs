@@ -90,6 +90,8 @@ pub struct Archive {
     troubles: Mutex<BTreeMap<&'static str, String>>,
     /// Files that are not in the bucket yet, as far as is known.
     files_waiting: AtomicU64,
+    /// The number of the piece behind the last gap that was told.
+    gap_before: AtomicU64,
     /// Up to where some backup waits for the log.
     wanted: AtomicI64,
     /// States of the cluster that no piece has yet.
@@ -124,6 +126,7 @@ impl Archive {
             end: Mutex::default(),
             troubles: Mutex::default(),
             files_waiting: AtomicU64::default(),
+            gap_before: AtomicU64::default(),
             wanted: AtomicI64::default(),
             states: Mutex::default(),
             newest: Mutex::default(),
