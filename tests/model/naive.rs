@@ -128,7 +128,7 @@ pub struct RowSeen {
 
 impl Part {
     /// The column that it is about, if it is about one.
-    fn column(&self) -> Option<u32> {
+    pub fn column(&self) -> Option<u32> {
         match self {
             Part::Cell(_, column, ..) | Part::Element(_, column, ..) => Some(*column),
             Part::DeleteColumn(_, column, _) | Part::Count(_, column, ..) => Some(*column),

@@ -17,8 +17,10 @@ use trefoil::vfs::memory::MemoryVfs;
 use trefoil::{Class, Error, Result};
 use uuid::Uuid;
 
-use super::naive::{Partition, Place, WORDS, Write};
-use super::steps::{COLUMNS, COUNTER, COUNTING_TABLE, Ending, Mode, PARTITIONS, SIMPLE, STATIC_COLUMNS, Step, Width};
+use super::naive::{Part, Partition, Place, WORDS, Write};
+use super::steps::{
+    COLUMNS, COUNTER, COUNTING_TABLE, Ending, LATE, Mode, PARTITIONS, SIMPLE, STATIC_COLUMNS, Step, Width,
+};
 use super::{read, select, words};
 
 const DIRECTORY: &str = "/node";
@@ -33,6 +35,8 @@ const CACHE_BYTES: u64 = 8 << 10;
 struct Sent {
     /// Incarnation and sequence.
     name: (u64, u64),
+    /// Whether the record bears that name: else it cannot be told whether it is there, and it is sent only where it must be.
+    is_named: bool,
     table: TableId,
     write: Write,
     fate: Fate,
@@ -66,6 +70,8 @@ pub struct Run {
     visible: BTreeMap<(TableId, u8), Partition>,
     /// What snapshots must hold, by their names.
     snapshots: BTreeMap<String, BTreeMap<(TableId, u8), Partition>>,
+    /// How many of the late columns each table has, or had.
+    added: BTreeMap<TableId, usize>,
     /// Columns that are gone, with what was written to them.
     dropped: BTreeSet<(TableId, u32)>,
     /// Up to where deletions may have been purged.
@@ -90,6 +96,7 @@ impl Run {
             sent: Vec::new(),
             visible: BTreeMap::new(),
             snapshots: BTreeMap::new(),
+            added: BTreeMap::new(),
             dropped: BTreeSet::new(),
             purged_through: None,
             may_fail: false,
@@ -126,6 +133,7 @@ impl Run {
                 during.iter().for_each(|step| self.step(step));
                 self.lose_power(*seed, *interrupted);
             }
+            Step::AddColumn(table) => self.add_column(*table),
             Step::DropColumn(table, column) => self.drop_column(*table, *column),
             Step::Drop(table) => self.replace_table(*table),
             Step::Snapshot => self.snapshot(),
@@ -169,10 +177,15 @@ impl Run {
 
     fn write(&mut self, writes: &[(usize, Write)], mode: Mode) {
         let first = self.sent.len();
+        let is_named = mode != Mode::Repair || self.may_fail;
         for (table, write) in writes {
+            let Some(write) = self.without_unknown_columns(*table, write) else { continue };
             self.sequence += 1;
             let (name, table) = ((self.incarnation, self.sequence), self.tables[*table]);
-            self.sent.push(Sent { name, table, write: write.clone(), fate: Fate::Unknown });
+            self.sent.push(Sent { name, is_named, table, write, fate: Fate::Unknown });
+        }
+        if self.sent.len() == first {
+            return;
         }
         let records: Vec<_> = self.sent[first..].iter().map(|sent| sent.record()).collect();
         let mut ends = Vec::new();
@@ -189,7 +202,7 @@ impl Run {
         let unknown = self.sent[..first].iter_mut().filter(|sent| sent.fate == Fate::Unknown);
         unknown.for_each(|sent| sent.fate = Fate::Refused);
         self.sent[first..].iter_mut().for_each(|sent| sent.fate = Fate::Appended);
-        if mode == Mode::Commit {
+        if matches!(mode, Mode::Commit | Mode::Repair) {
             self.sync();
             if self.sent[first].fate != Fate::Acknowledged {
                 return;
@@ -253,9 +266,33 @@ impl Run {
         partition.take(write, is_left);
     }
 
+    /// What a client may write: a column that was not added yet is unknown, and nobody writes to it.
+    fn without_unknown_columns(&self, table: usize, write: &Write) -> Option<Write> {
+        let is_known = |part: &Part| part.column().is_none_or(|column| !self.lacks(table, column));
+        let parts: Vec<Part> = write.parts.iter().filter(|part| is_known(part)).cloned().collect();
+        (!parts.is_empty()).then_some(Write { parts, ..write.clone() })
+    }
+
+    /// Whether it is a late column that was not added yet.
+    fn lacks(&self, table: usize, column: u32) -> bool {
+        let added = self.added.get(&self.tables[table]).copied().unwrap_or(0);
+        LATE[added..].contains(&column)
+    }
+
+    /// A column more, of which nothing was ever written.
+    fn add_column(&mut self, table: usize) {
+        let added = self.added.entry(self.tables[table]).or_default();
+        if (table == COUNTING_TABLE && self.width.counts) || *added == LATE.len() {
+            return;
+        }
+        *added += 1;
+        self.make_room();
+        self.store().set_tables(&self.specs()).unwrap();
+    }
+
     /// What was written to it is gone, wherever it stands.
     fn drop_column(&mut self, table: usize, column: u32) {
-        if table == COUNTING_TABLE && self.width.counts {
+        if (table == COUNTING_TABLE && self.width.counts) || self.lacks(table, column) {
             return;
         }
         self.make_room();
@@ -340,7 +377,9 @@ impl Run {
         }
         let [element, value] = [Type::Blob, Type::Blob].map(Arc::new);
         let map = Type::Map { key: element, value, frozen: false };
-        let simple = SIMPLE.iter().chain(STATIC_COLUMNS.simple).map(|column| (ColumnId(*column), Type::Blob));
+        let late = LATE.iter().filter(|column| !self.lacks(table, **column));
+        let simple = SIMPLE.iter().chain(late).chain(STATIC_COLUMNS.simple);
+        let simple = simple.map(|column| (ColumnId(*column), Type::Blob));
         let complex = COLUMNS.complex.iter().chain(STATIC_COLUMNS.complex);
         simple.chain(complex.map(|column| (ColumnId(*column), map.clone()))).collect()
     }
@@ -373,7 +412,7 @@ impl Run {
         assert!(names.is_subset(&known), "names that nobody gave: {:?}", names.difference(&known));
         let mut first_lost = None;
         for sent in &self.sent {
-            match (names.contains(&sent.name), sent.fate) {
+            match (sent.is_there(&names), sent.fate) {
                 (true, Fate::Refused) => panic!("{:?} was refused and is there", sent.write),
                 (false, Fate::Acknowledged) => panic!("{:?} was acknowledged and is gone", sent.write),
                 (true, Fate::Appended) => {
@@ -383,7 +422,7 @@ impl Run {
                 (true, Fate::Acknowledged | Fate::Unknown) | (false, Fate::Unknown | Fate::Refused) => {}
             }
         }
-        self.sent.retain(|sent| names.contains(&sent.name));
+        self.sent.retain(|sent| sent.is_there(&names));
         self.visible.clear();
         self.sent.iter_mut().for_each(|sent| sent.fate = Fate::Acknowledged);
         (0..self.sent.len()).for_each(|at| self.show(at));
@@ -416,10 +455,19 @@ impl Run {
 }
 
 impl Sent {
+    /// Whether it is there, by what the store says it has received.
+    fn is_there(&self, received: &BTreeSet<(u64, u64)>) -> bool {
+        !self.is_named || received.contains(&self.name)
+    }
+
     fn record(&self) -> CheckedRecord {
         let (incarnation, sequence) = self.name;
         let name = MutationName { origin: NODE, incarnation, sequence };
         let mutation = words::mutation(self.table, &self.write);
-        CheckedRecord::encode(RecordKind::Named(name), KEYSPACE, Stamp(self.write.stamp), &mutation)
+        let kind = match self.is_named {
+            true => RecordKind::Named(name),
+            false => RecordKind::Nameless { composer: NODE, known_through: Stamp(0) },
+        };
+        CheckedRecord::encode(kind, KEYSPACE, Stamp(self.write.stamp), &mutation)
     }
 }

@@ -10,11 +10,13 @@ use super::random::Random;
 pub const PARTITIONS: u8 = 4;
 /// Regular columns with one value.
 pub const SIMPLE: [u32; 3] = [1, 2, 3];
+/// Regular columns with one value that a table has once they were added, in this order.
+pub const LATE: [u32; 2] = [5, 6];
 /// The one column of the second table where that is one of counters.
 pub const COUNTER: u32 = 20;
 pub const COUNTING_TABLE: usize = 1;
 /// What is looked for in a row of any table.
-pub const COLUMNS: Columns = Columns { simple: &[1, 2, 3, COUNTER], complex: &[4] };
+pub const COLUMNS: Columns = Columns { simple: &[1, 2, 3, LATE[0], LATE[1], COUNTER], complex: &[4] };
 pub const STATIC_COLUMNS: Columns = Columns { simple: &[8, 9], complex: &[10] };
 const SECOND_US: i64 = 1_000_000;
 
@@ -43,6 +45,8 @@ pub enum Step {
         seed: u64,
         interrupted: Option<(u64, u64)>,
     },
+    /// The next of [`LATE`] comes to a table.
+    AddColumn(usize),
     /// A column of a table goes, with all that was written to it.
     DropColumn(usize, u32),
     /// A table goes, and another takes its place.
@@ -78,6 +82,8 @@ pub enum Mode {
     Periodic,
     /// Visible at once, durable some time.
     Lazy,
+    /// Visible once durable, and no name bears witness of it: as what a read repair writes back.
+    Repair,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -268,9 +274,10 @@ impl Source {
         match self.random.below(12) {
             0 => Step::Drop(self.table()),
             7 if self.random.one_in(3) => {
-                let columns = [SIMPLE[2], COLUMNS.complex[0], STATIC_COLUMNS.simple[0]];
+                let columns = [SIMPLE[2], COLUMNS.complex[0], STATIC_COLUMNS.simple[0], LATE[0]];
                 Step::DropColumn(self.table(), *self.random.pick(&columns))
             }
+            8 if self.random.one_in(2) => Step::AddColumn(self.table()),
             1 | 2 => Step::Snapshot,
             3..7 => Step::Reopen(Ending::Closed),
             _ => Step::Reopen(Ending::Killed),
@@ -298,7 +305,8 @@ impl Source {
 
     fn write(&mut self) -> Step {
         let writes = if self.random.one_in(8) { 2 + self.random.below(3) } else { 1 };
-        let mode = *self.random.pick(&[Mode::Commit, Mode::Commit, Mode::Commit, Mode::Periodic, Mode::Lazy]);
+        let modes = [Mode::Commit, Mode::Commit, Mode::Commit, Mode::Periodic, Mode::Lazy, Mode::Repair];
+        let mode = *self.random.pick(&modes);
         if self.width.numbers > NARROW.numbers && self.random.one_in(20) {
             return self.fill();
         }
@@ -471,9 +479,11 @@ impl Source {
         if self.random.one_in(4) {
             parts.extend(self.complex(Some(place), COLUMNS.complex[0], timestamp, lifetime));
         }
-        for column in SIMPLE {
-            if self.random.one_in(2) {
-                parts.push(Part::Cell(Some(place), column, timestamp, self.content(lifetime)));
+        for (columns, one_in) in [(&SIMPLE[..], 2), (&LATE, 4)] {
+            for column in columns {
+                if self.random.one_in(one_in) {
+                    parts.push(Part::Cell(Some(place), *column, timestamp, self.content(lifetime)));
+                }
             }
         }
         if inserts {
