@@ -151,6 +151,22 @@ impl Block {
         &self.bytes[key_at as usize..key_end as usize]
     }
 
+    /// The same, and its first eight bytes as a number, with zeros for those that it lacks: of two keys with different
+    /// numbers the one with the smaller number comes first.
+    pub(super) fn key_and_head(&self, entry: u32) -> (&[u8], u64) {
+        let key = self.key(entry);
+        let head = match (self.bytes.get(self.entries[entry as usize].key_at as usize..), key.len()) {
+            (_, 0) => 0,
+            // What stands behind a shorter key is shifted out.
+            (Some([a, b, c, d, e, f, g, h, ..]), len) => {
+                let missing_bits = 64 - 8 * len.min(8) as u32;
+                u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]) >> missing_bits << missing_bits
+            }
+            _ => key.iter().chain(std::iter::repeat(&0)).take(8).fold(0, |head, byte| (head << 8) | u64::from(*byte)),
+        };
+        (key, head)
+    }
+
     /// The bytes of an entry, and those of them behind its key.
     pub(super) fn entry(&self, entry: u32) -> (&[u8], &[u8]) {
         let (at, end) = self.extent(entry);
@@ -197,6 +213,7 @@ impl Block {
         read_header_behind_key(&mut Reader::new("SSTable block entry", behind_key), Trust::Trusted)
     }
 
+    #[inline]
     fn extent(&self, entry: u32) -> (usize, usize) {
         let Entry { end, key_at, key_end } = self.entries[entry as usize];
         // Before the key stand its kind, one byte, and its length.

@@ -53,7 +53,7 @@ pub use self::builder::Builder;
 pub use self::cache::BlockCache;
 pub use self::filter::RowHash;
 pub use self::partitions::PartitionWatch;
-pub use self::plain::{Plain, PlainRows, Progress};
+pub use self::plain::{Plain, PlainRows, Progress, Reached, RowsAhead};
 pub use self::reader::Sstable;
 pub use self::scan::PartitionStream;
 pub use self::stats::{Stats, put_columns, read_columns};

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::Access;
+use super::block::Block;
 use super::blocks::Blocks;
 use super::filter::RowHash;
 use super::reader::Sstable;
@@ -96,11 +97,9 @@ impl PlainRows {
         self.spot.block.key(self.at())
     }
 
-    /// The row at hand: the entry as a page has it, and in it the encoded row.
-    pub fn entry(&self) -> Result<(&[u8], &[u8])> {
-        let (entry, behind_key) = self.spot.block.entry(self.at());
-        let row = row_behind_key(behind_key).map_err(|error| self.blocks.placed(error, self.spot.number))?;
-        Ok((entry, row))
+    /// The row at hand and those behind it in its block.
+    pub fn ahead(&self) -> RowsAhead<'_> {
+        RowsAhead { rows: self, block: &self.spot.block, above: self.spot.above }
     }
 
     /// The row at hand, by itself.
@@ -120,10 +119,12 @@ impl PlainRows {
 
     /// Goes to the next row.
     pub fn advance(&mut self) -> Result<Progress> {
-        match self.direction {
-            Direction::Forward => self.spot.above += 1,
-            Direction::Reverse => self.spot.above -= 1,
-        }
+        self.go_to(Reached(next(self.spot.above, self.direction)))
+    }
+
+    /// Goes to where [`RowsAhead`] has come to.
+    pub fn go_to(&mut self, Reached(above): Reached) -> Result<Progress> {
+        self.spot.above = above;
         if self.spot.above != self.stop { Ok(Progress::Row) } else { self.settle() }
     }
 
@@ -133,10 +134,7 @@ impl PlainRows {
     }
 
     fn at(&self) -> u32 {
-        match self.direction {
-            Direction::Forward => self.spot.above,
-            Direction::Reverse => self.spot.above - 1,
-        }
+        entry_at(self.spot.above, self.direction)
     }
 
     /// Goes to the block in which there are more rows of the slice.
@@ -180,5 +178,59 @@ impl PlainRows {
             Direction::Reverse => block.seek(*span, |place| place <= self.slice.start.bytes().as_ref()),
         };
         in_force.is_none() && !block.has_changes(*span)
+    }
+}
+
+/// The rows from the one at hand to where the block or the slice ends. Nothing is moved by looking at them.
+pub struct RowsAhead<'a> {
+    rows: &'a PlainRows,
+    block: &'a Block,
+    /// As in [`Spot`].
+    above: u32,
+}
+
+/// A place that [`RowsAhead`] has come to.
+#[derive(Debug, Clone, Copy)]
+pub struct Reached(u32);
+
+impl<'a> RowsAhead<'a> {
+    /// The clustering bytes of the row at hand, and their beginning as a number: where the numbers of two rows differ, the
+    /// row with the smaller one comes first.
+    pub fn key_and_head(&self) -> (&'a [u8], u64) {
+        self.block.key_and_head(entry_at(self.above, self.rows.direction))
+    }
+
+    /// The row at hand: the entry as a page has it, and in it the encoded row.
+    pub fn entry(&self) -> Result<(&'a [u8], &'a [u8])> {
+        let (entry, behind_key) = self.block.entry(entry_at(self.above, self.rows.direction));
+        let row = row_behind_key(behind_key).map_err(|error| self.rows.blocks.placed(error, self.rows.spot.number))?;
+        Ok((entry, row))
+    }
+
+    /// Goes to the next row; `false`: there is none in the block, and none is at hand.
+    pub fn pass(&mut self) -> bool {
+        self.above = next(self.above, self.rows.direction);
+        self.above != self.rows.stop
+    }
+
+    /// Where it is.
+    pub fn reached(&self) -> Reached {
+        Reached(self.above)
+    }
+}
+
+/// The entry behind a place between two, in the direction of a read.
+fn entry_at(above: u32, direction: Direction) -> u32 {
+    match direction {
+        Direction::Forward => above,
+        Direction::Reverse => above - 1,
+    }
+}
+
+/// The place behind the entry behind a place.
+fn next(above: u32, direction: Direction) -> u32 {
+    match direction {
+        Direction::Forward => above + 1,
+        Direction::Reverse => above - 1,
     }
 }

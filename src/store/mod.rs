@@ -64,6 +64,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod view;
+mod weave;
 mod write;
 
 /// Where SSTables are, within the data directory.

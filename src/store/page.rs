@@ -1,14 +1,14 @@
 //! One page of an answer: merged fragments are encoded, and visible rows counted, until a limit cuts them.
 
 use super::TableSpec;
+use super::weave::Weave;
 use crate::Result;
 use crate::codec::entry::{put_entry, put_header, put_row};
 use crate::codec::{EncodedRow, row};
 use crate::model::{
-    Bound, ClusteringKey, Deletion, Direction, Fragment, LiveColumns, Lone, Merge, PagePosition, PartitionHeader,
-    PartitionKey, ReadCommand, RowPosition, Step, Stream,
+    Bound, ClusteringKey, Deletion, Fragment, LiveColumns, Lone, Merge, PagePosition, PartitionHeader, PartitionKey,
+    ReadCommand, RowPosition, Step, Stream,
 };
-use crate::sstable::{PlainRows, Progress};
 
 /// A page ends behind so many long runs of covered rows (`model::merge` says how long): some 10 ms of work, so that a
 /// thread that serves others is not held by a deleted million.
@@ -43,8 +43,6 @@ pub(super) struct Taken {
     pub(super) rows: u64,
     /// Whether the page is full.
     pub(super) is_full: bool,
-    /// Where the rows are now.
-    pub(super) progress: Progress,
 }
 
 /// What is known of the partition that is being read.
@@ -204,29 +202,21 @@ impl<'a> PageBuilder<'a> {
         self.out.reserve(bytes.min(self.command.limit_bytes as usize));
     }
 
-    /// Takes rows as they stand in blocks, at least one, and goes on as long as they lie before `until` in that direction. If
-    /// the page is full, the row taken last is still at hand, and the page must be ended behind it
-    /// ([`PageBuilder::cut_behind`]).
-    pub(super) fn entries(&mut self, rows: &mut PlainRows, until: Option<(Direction, &[u8])>) -> Result<Taken> {
-        let mut taken = Taken { rows: 0, is_full: false, progress: Progress::Row };
-        if let Some(open) = &mut self.partition {
-            open.put_header(&mut self.out);
-        }
+    /// Takes rows as they stand in blocks until they end. If the page is full before that, it must be ended behind the row
+    /// taken last ([`PageBuilder::cut_behind`]).
+    pub(super) fn entries(&mut self, rows: &mut Weave<'_>) -> Result<Taken> {
+        let mut taken = Taken { rows: 0, is_full: false };
         let visible_before = self.visible_rows;
-        while taken.progress == Progress::Row {
-            let (entry, row) = rows.entry()?;
+        while !taken.is_full
+            && let Some((entry, row)) = rows.next()?
+        {
+            if let Some(open) = &mut self.partition {
+                open.put_header(&mut self.out);
+            }
             self.visible_rows += u32::from(row::is_visible_at(row, self.command.now_s)?);
             self.out.extend_from_slice(entry);
             taken.rows += 1;
             taken.is_full = self.is_full();
-            if taken.is_full {
-                break;
-            }
-            taken.progress = rows.advance()?;
-            let is_before = |(direction, place): (Direction, &[u8])| direction.order(rows.key().cmp(place)).is_lt();
-            if taken.progress == Progress::Row && !until.is_none_or(is_before) {
-                break;
-            }
         }
         if let Some(open) = &mut self.partition {
             open.has_visible_row |= self.visible_rows > visible_before;

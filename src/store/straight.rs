@@ -10,12 +10,13 @@
 //! a fragment for each row. Where a source turns out to have more than rows the read begins anew there; files say so before
 //! anything was read, and a memtable as soon as its partition is looked at, unless a deletion arrives meanwhile.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 
 use super::TableSpec;
-use super::page::{PageBuilder, Taken};
+use super::page::PageBuilder;
 use super::point::rows_sought;
 use super::view::View;
+use super::weave::Weave;
 use crate::Result;
 use crate::codec::EncodedRow;
 use crate::model::{
@@ -112,45 +113,48 @@ impl Straight {
         1 + self.sources[1..].iter().take_while(|source| source.key() == first).count()
     }
 
-    /// Takes rows of the first source, which no other one has: all that lie before the row of the second one if they are in
-    /// a file, or else one.
+    /// Takes the first row, which no other source has, or as many as can be had at once from the blocks at hand.
     fn copy(&mut self, page: &mut PageBuilder) -> Result<(Option<PagePosition>, Progress)> {
-        let Some((first, others)) = self.sources.split_first_mut() else { return Ok((None, Progress::End)) };
-        let (taken, cut, progress) = match first {
-            Source::File(rows) if page.takes_entries() => {
-                let until = others.first().map(|other| (self.direction, other.key()));
-                let Taken { rows: taken, is_full, progress } = page.entries(rows, until)?;
-                let cut = if is_full { page.cut_behind(rows.row()?.0) } else { None };
-                (taken, cut, progress)
-            }
-            source => {
-                let (key, row) = source.row()?;
-                match page.row(key, row)? {
-                    None => (1, None, source.advance()?),
-                    cut => (1, cut, Progress::Row),
-                }
-            }
-        };
-        self.cost.rows += taken;
-        if cut.is_none() {
-            self.put_back(progress);
+        if matches!(self.sources[0], Source::File(_)) && page.takes_entries() {
+            return self.weave(page);
         }
+        self.cost.rows += 1;
+        let (key, row) = self.sources[0].row()?;
+        let cut = page.row(key, row)?;
+        let progress = if cut.is_none() { self.sources[0].advance()? } else { Progress::Row };
+        if progress == Progress::End {
+            self.leave(0);
+        }
+        self.sort();
         Ok((cut, progress))
     }
 
-    /// Sorts the first source in again, or lets it go if it has ended.
-    fn put_back(&mut self, progress: Progress) {
-        if progress == Progress::End {
-            self.leave(0);
-            return;
+    /// Takes rows of all files by the least key: until one is in several sources, or a memtable's comes before it, or a
+    /// block has ended.
+    fn weave(&mut self, page: &mut PageBuilder) -> Result<(Option<PagePosition>, Progress)> {
+        let files = self.sources.iter().enumerate().filter_map(|(at, source)| Some((at, source.file()?)));
+        let until = self.sources.iter().find(|source| source.file().is_none()).map(Source::key);
+        let mut weave = Weave::new(files, until, self.direction);
+        let taken = page.entries(&mut weave)?;
+        let mut reached = weave.reached();
+        self.cost.rows += taken.rows;
+        if taken.is_full {
+            reached.truncate(1);
         }
-        let mut at = 0;
-        while let Some(next) = self.sources.get(at + 1)
-            && self.direction.order(next.key().cmp(self.sources[at].key())) == Ordering::Less
-        {
-            self.sources.swap(at, at + 1);
-            at += 1;
+        // From the last one, so that no other moves where one leaves.
+        reached.sort_unstable_by_key(|(at, _)| Reverse(*at));
+        let (mut cut, mut worst) = (None, Progress::Row);
+        for (at, place) in reached {
+            let Source::File(rows) = &mut self.sources[at] else { continue };
+            match rows.go_to(place)? {
+                Progress::Row if taken.is_full => cut = page.cut_behind(rows.row()?.0),
+                Progress::Row => {}
+                Progress::End => self.leave(at),
+                Progress::More => worst = Progress::More,
+            }
         }
+        self.sort();
+        Ok((cut, worst))
     }
 
     /// Takes the row that several sources are at, and goes on in all of them.
@@ -188,6 +192,13 @@ impl Straight {
 }
 
 impl Source {
+    fn file(&self) -> Option<&PlainRows> {
+        match self {
+            Source::File(rows) => Some(rows),
+            Source::Memory(..) => None,
+        }
+    }
+
     fn key(&self) -> &[u8] {
         match self {
             Source::File(rows) => rows.key(),

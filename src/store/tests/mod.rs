@@ -37,6 +37,7 @@ mod quarantine;
 mod replication;
 mod scrub;
 mod snapshots;
+mod straight;
 mod touched;
 
 /// A second table.

@@ -5,6 +5,7 @@
 use clap::ValueEnum;
 use trefoil::codec::CheckedRecord;
 use trefoil::model::{Slice, Stamp};
+use trefoil::store::Store;
 
 use crate::engine::store;
 use crate::{Result, data};
@@ -21,6 +22,8 @@ pub enum Work {
     Read,
     /// The same, then each partition read whole from one file, five times.
     Scan,
+    /// Four files with a quarter of each partition's rows in each, written and then each partition read whole, five times.
+    Interleaved,
     /// Each mutation encoded as a record and checked, as whoever it is sent to does.
     Codec,
 }
@@ -32,6 +35,7 @@ pub fn run(work: Work) -> Result<()> {
         Work::Write => write().map(drop),
         Work::Read => read(),
         Work::Scan => scan(),
+        Work::Interleaved => interleaved(),
     }
 }
 
@@ -50,7 +54,7 @@ fn codec() -> Result<()> {
     Ok(())
 }
 
-fn write() -> Result<(tempfile::TempDir, trefoil::store::Store)> {
+fn write() -> Result<(tempfile::TempDir, Store)> {
     let directory = tempfile::tempdir()?;
     let opened = store::open(directory.path(), 1 << 30)?;
     let written = store::load(&opened, &data::records(ROWS)?)?;
@@ -72,11 +76,25 @@ fn read() -> Result<()> {
 fn scan() -> Result<()> {
     let (_directory, opened) = write()?;
     opened.flush(None)?;
+    read_partitions(&opened)
+}
+
+fn interleaved() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let opened = store::open(directory.path(), 1 << 30)?;
+    for quarter in data::records(ROWS)?.chunks(ROWS as usize / 4) {
+        store::load(&opened, quarter)?;
+        opened.flush(None)?;
+    }
+    read_partitions(&opened)
+}
+
+fn read_partitions(opened: &Store) -> Result<()> {
     let firsts = (0..ROWS).step_by(data::ROWS_PER_PARTITION as usize);
     let commands: Vec<_> =
         firsts.map(|row| store::command(row, Slice::all(), data::ROWS_PER_PARTITION as u32)).collect::<Result<_>>()?;
     for _ in 0..5 {
-        println!("{} partitions read", store::read(&opened, &commands)?);
+        println!("{} partitions read", store::read(opened, &commands)?);
     }
     Ok(())
 }
