@@ -69,7 +69,11 @@ PLANTS = [
         "src/received/exchange/slice.rs",
         "        told.map(|told| Some(told?.above(floors))).collect()",
         "        if crate::planted(8) {\n            return Some(told.flatten().map(|told| told.above(floors)).collect());\n        }\n"
-        "        told.map(|told| Some(told?.above(floors))).collect()")]),
+        "        told.map(|told| Some(told?.above(floors))).collect()"), (
+        "src/received/exchange/mod.rs",
+        "and_then(|peer| peer.closed).unwrap_or(Stamp(i64::MIN));",
+        "and_then(|peer| peer.closed)\n"
+        "            .unwrap_or(if crate::planted(8) { self.closed } else { Stamp(i64::MIN) });")]),
     (9, "of the replicas one need not have what was to be everywhere", [(
         "src/received/exchange/slice.rs",
         "if !sets.iter().all(|set| set.covers(&candidate.names)) {",
@@ -177,12 +181,12 @@ PLANTS = [
         "src/received/namer.rs",
         "        self.last = self.last.max(stamp);\n        Ok(())",
         "        if !crate::planted(29) {\n            self.last = self.last.max(stamp);\n        }\n        Ok(())")]),
-    (30, "the memtable is replaced by its file before the manifest lists it durably", [(
+    (30, "a new file's directory is not synced before the manifest lists it", [(
         "src/store/flush.rs",
         "            self.vfs.sync_dir(&self.data_directory())?;\n            self.open_file(meta)",
         "            if !crate::planted(30) {\n                self.vfs.sync_dir(&self.data_directory())?;\n            }\n"
         "            self.open_file(meta)")]),
-    (31, "whoever failed to take a write gets no hint, and what it lacks is not asked for", [(
+    (31, "whoever missed a write gets no hint, and does not ask for it", [(
         "src/coordinator/write.rs",
         "        let missed = (not_sent | failed | silent)",
         "        let missed = (if crate::planted(31) { 0 } else { not_sent | failed | silent })"), (
