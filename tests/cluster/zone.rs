@@ -65,6 +65,9 @@ async fn a_zone_that_dies_under_a_load_that_does_not_wait_shows_to_nobody() {
     // Where the machine stops one of the others for seconds there is no quorum, and requests are sent until there is one.
     let apart =
         cluster.node(2).log().contains("link lost peer=3") || cluster.node(3).log().contains("link lost peer=2");
+    if apart {
+        println!("the nodes that live lost sight of each other: how often requests were sent is not looked at");
+    }
     let sent_thrice = if apart { 0 } else { retries - retried };
     let noticed = failures.len() + sent_thrice;
     assert!(noticed <= total / REQUESTS_PER_FAILURE, "{retries} for {retried} requests, and {failures:#?}");
