@@ -71,12 +71,19 @@ impl Repository {
         }
         let parts = self.parts(&manifest).await?;
         let (mut sources, mut present, mut faults) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let mut hint = "";
         for part in parts {
             let node = part.node;
             let (pieces, chain) = self.log_behind(&part, at).await?;
             match chain {
                 Ok(chain) => drop(present.insert(node, chain)),
-                Err(incomplete) => faults.push(incomplete.to_string()),
+                Err(incomplete) => {
+                    if matches!(incomplete, Incomplete::NotClosed { .. }) {
+                        hint =
+                            "; logs are archived up to a time some minutes after it, so that this may be asked again";
+                    }
+                    faults.push(incomplete.to_string());
+                }
             }
             let names = self.names(&part, &pieces, at).await?;
             sources.insert(node, Source { part, pieces, names });
@@ -90,7 +97,7 @@ impl Repository {
         let keyspaces = state.keyspaces().map(|keyspace| &**keyspace).filter(in_scope);
         check(&state, keyspaces, &present).map_err(|incomplete| {
             faults.insert(0, incomplete.to_string());
-            refused(base, format!("it does not reach {} µs: {}", at.0, faults.join("; ")))
+            refused(base, format!("it does not reach {} µs: {}{hint}", at.0, faults.join("; ")))
         })?;
         Ok(Moment { at, manifest, state, sources, loading })
     }
