@@ -23,6 +23,10 @@ use super::{Archive, LOOK, Pauses, Trouble, off_runtime};
 /// Files under way at once; the door has its own bounds of requests and bytes.
 pub(super) const AT_ONCE: usize = 4;
 
+/// After so many failures a pass ends, if they are of the kind that passes: the bucket is out of reach, and to ask for all the rest
+/// is of no use before the pause.
+pub(super) const FAILURES_MAX: usize = 16;
+
 /// A file as something to be uploaded.
 struct FileSource {
     file: Arc<dyn File>,
@@ -151,7 +155,11 @@ pub(super) async fn run(archive: Arc<Archive>, store: Arc<Store>) {
 }
 
 /// Looks at all files of the node, and uploads what the bucket lacks. `known` are those that the bucket was seen to have.
-async fn pass(archive: &Arc<Archive>, store: &Arc<Store>, known: &mut BTreeSet<[u8; 32]>) -> Result<(), Trouble> {
+pub(super) async fn pass(
+    archive: &Arc<Archive>,
+    store: &Arc<Store>,
+    known: &mut BTreeSet<[u8; 32]>,
+) -> Result<(), Trouble> {
     let live: Vec<(SstableMeta, PathBuf)> = store.live_files();
     let hashes: BTreeSet<[u8; 32]> = live.iter().map(|(meta, _)| meta.hash).collect();
     known.retain(|hash| hashes.contains(hash));
@@ -160,8 +168,10 @@ async fn pass(archive: &Arc<Archive>, store: &Arc<Store>, known: &mut BTreeSet<[
     archive.files_waiting.store(missing.len() as u64, Ordering::Relaxed);
     let uploads = stream::iter(missing).map(|meta| async move { (archive.ensure(store, &meta, None).await, meta) });
     let mut uploads = std::pin::pin!(uploads.buffer_unordered(AT_ONCE));
-    let mut failed = None;
-    while let Some((ensured, meta)) = uploads.next().await {
+    let (mut failed, mut failures) = (None, 0);
+    while failures < FAILURES_MAX
+        && let Some((ensured, meta)) = uploads.next().await
+    {
         match ensured {
             // A compaction was faster: what it made is looked at next.
             // One that is damaged was told of when it was quarantined, and is in use no more.
@@ -169,7 +179,11 @@ async fn pass(archive: &Arc<Archive>, store: &Arc<Store>, known: &mut BTreeSet<[
                 known.insert(meta.hash);
                 archive.files_waiting.fetch_sub(1, Ordering::Relaxed);
             }
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) => {
+                let is_out_of_reach = matches!(&error, Trouble::Bucket(error) if error.class == Class::Retry);
+                failures += usize::from(is_out_of_reach);
+                failed = failed.or(Some(error));
+            }
         }
     }
     failed.map_or(Ok(()), Err)

@@ -78,7 +78,7 @@ impl Archive {
     }
 
     /// Finds out where to go on.
-    async fn resume(&self, store: &Arc<Store>) -> Result<End, Trouble> {
+    pub(super) async fn resume(&self, store: &Arc<Store>) -> Result<End, Trouble> {
         let node = self.identity.node;
         let end = match self.last_piece(node).await? {
             None => End { number: 0, to: store.log_first(), told: Stamp::default() },
@@ -98,7 +98,7 @@ impl Archive {
     }
 
     /// Ships one piece behind `end`. Answers whether there is more to be shipped at once.
-    async fn ship(&self, store: &Arc<Store>, end: End) -> Result<bool, Trouble> {
+    pub(super) async fn ship(&self, store: &Arc<Store>, end: End) -> Result<bool, Trouble> {
         let reading = store.clone();
         let Read { closed, range, is_behind_gap } = off_runtime(move || read(&reading, end.to)).await?;
         // Once, however often the piece behind it is tried.

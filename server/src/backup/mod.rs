@@ -22,6 +22,8 @@ mod log;
 mod part;
 mod settings;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,12 +5,13 @@
 use std::time::Duration;
 
 use trefoil::model::Stamp;
-use trefoil_s3::{Call, Fault, Faulty, Memory, ObjectStore};
+use trefoil_s3::{Call, Fault, Faulty, ObjectStore};
 
 use super::*;
 use source::{Shape, Source};
 use target::{RESTORE, Target};
 
+mod damage;
 mod source;
 mod target;
 
@@ -133,45 +134,6 @@ async fn a_share_survives_the_loss_of_power() {
         }
     }
     panic!("it never came to its end");
-}
-
-/// Each object that is read is damaged or missing in turn: the share stops, says that trying again is of no use, and
-/// names the object.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_object_stops_the_share_and_is_named() {
-    let source = Source::new(THREE, 9).await;
-    // To the end, so that each piece is needed.
-    let at = source.times()[2];
-    let calls = {
-        let target = Target::new(&source, Shape { vnode_bits: 2, zones: &[("eu", "a", 1)] });
-        let watched = Arc::new(Faulty::new(source.bucket.clone(), |_, _| None));
-        target.load(0, watched.clone(), at).await;
-        watched.take_calls()
-    };
-    let mut keys: Vec<String> = calls.into_iter().filter(|(call, _)| *call == Call::Get).map(|(_, key)| key).collect();
-    keys.sort();
-    keys.dedup();
-    assert!(keys.iter().any(|key| key.contains("/obj/")) && keys.iter().any(|key| key.contains("/log/")), "{keys:?}");
-    for key in keys {
-        for cut in [false, true] {
-            let target = Target::new(&source, Shape { vnode_bits: 2, zones: &[("eu", "a", 1)] });
-            let bucket = Memory::default();
-            for listed in source.bucket.list_all("").await.unwrap() {
-                let mut bytes = source.bucket.get(&listed.key, None).await.unwrap().bytes.to_vec();
-                if listed.key == key && cut {
-                    bytes.truncate(bytes.len() / 2);
-                } else if listed.key == key {
-                    let middle = bytes.len() / 2;
-                    bytes[middle] ^= 0x10;
-                }
-                bucket.put(&listed.key, bytes.into());
-            }
-            let share = target.load(0, Arc::new(bucket), at).await;
-            assert_eq!(share.state(), v1::RestoreShareState::Stopped, "{key}");
-            let name = key.rsplit('/').next().unwrap();
-            assert!(!share.retry && share.error.contains(name), "{key}: {share:?}");
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
