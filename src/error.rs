@@ -144,6 +144,15 @@ pub enum Error {
         reason: String,
     },
 
+    /// This node has lost something of what the read asks for, and is rebuilt from the other replicas; one of them can answer.
+    #[error("vnode {} of table {table} is being rebuilt on this node; read it from another replica", vnode.0)]
+    Withdrawn {
+        /// The table.
+        table: crate::model::TableId,
+        /// The first of its vnodes that is asked for and cannot be read.
+        vnode: crate::model::Vnode,
+    },
+
     /// The data directory belongs to somebody else.
     #[error("{} belongs to {found}, this is {expected}; check `data_dir`", directory.display())]
     WrongDirectory {
@@ -178,9 +187,11 @@ impl Error {
         match self {
             Error::Corrupt(_) | Error::Version { .. } => Class::Corrupt,
             Error::Busy { .. } | Error::Stopped | Error::NotCached => Class::Retry,
-            Error::Io { .. } | Error::LogFailed { .. } | Error::Locked { .. } | Error::Quarantined { .. } => {
-                Class::Unavailable
-            }
+            Error::Io { .. }
+            | Error::LogFailed { .. }
+            | Error::Locked { .. }
+            | Error::Quarantined { .. }
+            | Error::Withdrawn { .. } => Class::Unavailable,
             Error::UnknownTable { .. } | Error::WrongDirectory { .. } | Error::Invalid { .. } => Class::Invalid,
         }
     }

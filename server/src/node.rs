@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   listeners ─► lanes with the peer port open for single questions ─► who am I (birth, metadata log)
-//!     ─► store (replays its log) ─► clock and names ─► replica threads ─► lanes coordinate, links go out
+//!     ─► store (replays its log) ─► greeting: is it all there? ─► clock and names ─► replica threads ─► lanes coordinate, links go out
 //!     ─► metadata caught up ─► client port ─► serving
 //! ```
 //!
@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use prost::Message;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -41,10 +42,9 @@ use crate::config::{Config, MemberConfig};
 use crate::coordinate::{Admission, CounterTurns, Guardrails, Lane, LanePostman, Limits, Naming, Shared};
 use crate::hints::{Ground, HintSettings, Hints};
 use crate::metadata_log::{MetadataLog, RaftLog, Timing};
-use crate::peer_rpc::PeerRpc;
 use crate::peers::{PeerEvents, PeerService, Peers, ReplyQueue};
-use crate::replica::{CompactionSettings, Completion, Completions, Replica, ScrubSettings};
-use crate::replication::{self, Peering, Replication, ReplicationSettings};
+use crate::replica::{CompactionSettings, Completions, Replica, ScrubSettings};
+use crate::replication::{self, HeardClocks, Peering, Replication, ReplicationSettings, greeting};
 use crate::restore;
 use crate::restore::share::{self, OfS3, Shares};
 use crate::runtime::{LaneRuntime, accept};
@@ -167,8 +167,20 @@ pub struct Node {
 /// The part of a node that peers can reach from the first moment on.
 struct Door {
     desk: Arc<Desk>,
+    heard: OnceLock<Arc<HeardClocks>>,
     lanes: OnceLock<Vec<Arc<Lane>>>,
     control: OnceLock<Arc<service::Control>>,
+}
+
+impl Door {
+    /// Who starts is told what there is to tell by now.
+    fn answer_greeting(&self, from: NodeId) -> Result<Bytes, Status> {
+        match (self.control.get(), self.heard.get()) {
+            (Some(control), _) => Ok(control.answer_greeting(from)),
+            (None, Some(heard)) => Ok(greeting::answer_while_starting(heard, from).encode_to_vec().into()),
+            (None, None) => Err(Status::unavailable("this node is starting")),
+        }
+    }
 }
 
 /// The door as one lane's peer port sees it.
@@ -185,6 +197,7 @@ impl Node {
         let client_port = claim("node.client_address", &settings.client_address)?;
         let door = Arc::new(Door {
             desk: Desk::new(settings.birth.clone()),
+            heard: OnceLock::new(),
             lanes: OnceLock::new(),
             control: OnceLock::new(),
         });
@@ -194,15 +207,25 @@ impl Node {
         let rpc = Arc::new(AddressBook::new(door.desk.clone()));
         let log =
             birth::enter(&door.desk, vfs.clone(), &settings.data_directory, rpc.clone(), Timing::default()).await?;
+        let heard = Arc::new(HeardClocks::open(vfs.clone(), &settings.data_directory)?);
+        let _ = door.heard.set(heard.clone()); // Set once, here.
         let state = log.state();
         let identity = Identity { cluster: state.cluster(), node: log.me(), vnode_bits: state.ring().vnode_bits() };
         let store = open_store(vfs.clone(), &settings, identity, &state).await?;
         let ceiling = Arc::new(CeilingFile::new(vfs.clone(), &settings.data_directory));
         let behind = settings.replication.closed_behind;
         right_time::wait(&*rpc, state.ring(), identity.node).await;
-        let (naming, incarnation, closed) = start_naming(&ceiling, &store, identity.node, behind).await?;
+        let found_ceiling = ceiling.read()?;
+        // A directory that never was a node's has told nothing.
+        let greeted = match found_ceiling > Stamp::default() {
+            true => greeting::greet(&*rpc, state.ring(), identity.node).await,
+            false => Vec::new(),
+        };
+        let clock = greeted.iter().map(|greeted| greeted.clock).fold(found_ceiling, Stamp::max);
+        let (naming, incarnation, closed) = start_naming(&ceiling, clock, &store, identity.node, behind).await?;
         let kept = settings.replication.clone();
-        let replication = Arc::new(Replication::new(identity, incarnation, closed, store.clone(), kept));
+        let replication = Replication::new(identity, incarnation, closed, store.clone(), heard, kept);
+        let replication = greeting::take_in(replication, &state, greeted, found_ceiling).await?;
         let archive = open_archive(&settings, identity, &state, Stamp(incarnation as i64)).await?;
         // One for each lane, and one for what is found to be missing here.
         let (completions, mut receivers): (Vec<Completions>, Vec<_>) =
@@ -223,7 +246,8 @@ impl Node {
             incarnation,
         });
         let lanes: Vec<Arc<Lane>> = (0..settings.lanes).map(|number| Lane::new(number, shared.clone())).collect();
-        let found = receivers.pop();
+        // Lanes and receivers are as many as settings.lanes, and one more.
+        let found = receivers.pop().unwrap_or_else(|| mpsc::unbounded_channel().1);
         for ((lane, runtime), receiver) in lanes.iter().zip(&runtimes).zip(receivers) {
             tasks.extend(run_lane(lane, runtime, receiver));
         }
@@ -232,12 +256,21 @@ impl Node {
         let directory = settings.data_directory.join("hints");
         shared.hints.start(Ground { vfs, directory, owner: identity, postman }).map_err(StartError::Thread)?;
         let crew = shared.archive.clone().map(|archive| Arc::new(Crew::new(shared.clone(), rpc.clone(), archive)));
-        let control = service::Control::new(shared.clone(), log.clone(), rpc.clone(), shares.clone(), crew.clone());
+        let peering = Arc::new(Peering {
+            shared: shared.clone(),
+            lane: lanes[0].clone(),
+            rpc: rpc.clone(),
+            log: log.clone(),
+            found: tokio::sync::Mutex::new(found),
+            found_lane: settings.lanes,
+        });
+        let control =
+            service::Control::new(shared.clone(), log.clone(), rpc, shares.clone(), crew.clone(), peering.clone());
         let control = Arc::new(control);
         let _ = door.lanes.set(lanes.clone()); // Both are set once, here.
         let _ = door.control.set(control.clone());
         let mut node = Node { shared, shares, log, lanes, runtimes, stop_clients, stop_peers, tasks };
-        node.keep_up(ceiling, rpc, found);
+        node.keep_up(ceiling, peering);
         node.tasks.push(tokio::spawn(restore::run(control.clone())));
         node.catch_up().await;
         if let Some(crew) = crew {
@@ -253,22 +286,13 @@ impl Node {
     }
 
     /// The tasks that follow the metadata, the peers and the clock.
-    fn keep_up(
-        &mut self,
-        ceiling: Arc<CeilingFile>,
-        rpc: Arc<dyn PeerRpc>,
-        found: Option<mpsc::UnboundedReceiver<Vec<Completion>>>,
-    ) {
+    fn keep_up(&mut self, ceiling: Arc<CeilingFile>, peering: Arc<Peering>) {
         let runtimes = self.runtimes.iter().map(|runtime| runtime.handle().clone()).collect();
         let follower = Follower::new(self.shared.clone(), self.log.clone(), self.lanes.clone(), runtimes);
         self.tasks.push(tokio::spawn(follower.run()));
         self.tasks.push(tokio::spawn(watch_peers(self.shared.clone(), self.log.clone())));
         self.tasks.push(tokio::spawn(keep_raised(ceiling, self.shared.clone())));
-        if let (Some(lane), Some(found)) = (self.lanes.first().cloned(), found) {
-            let (found, found_lane) = (tokio::sync::Mutex::new(found), self.lanes.len());
-            let peering = Peering { shared: self.shared.clone(), lane, rpc, found, found_lane };
-            self.tasks.push(tokio::spawn(replication::run(peering)));
-        }
+        self.tasks.push(tokio::spawn(replication::run(peering)));
     }
 
     fn serve_clients(&mut self, listener: TcpListener, control: &Arc<service::Control>) {
@@ -446,15 +470,17 @@ async fn open_archive(
     Ok(Some(Arc::new(archive)))
 }
 
-/// Waits until the clock can give the start stamp of this run, and makes a ceiling above it durable.
+/// Waits until the clock can give the start stamp of this run, and makes a ceiling above it durable. `reached`: what no clock
+/// of an earlier run exceeded.
 async fn start_naming(
     ceiling: &CeilingFile,
+    reached: Stamp,
     store: &Store,
     node: NodeId,
     behind: Duration,
 ) -> Result<(Naming, u64, Stamp), StartError> {
     let behind_us = i64::try_from(behind.as_micros()).unwrap_or(i64::MAX);
-    let mut hybrid = HybridClock::new(ceiling.read()?, store.last_stamp()).closing_behind(behind_us);
+    let mut hybrid = HybridClock::new(reached, store.last_stamp()).closing_behind(behind_us);
     let closed = hybrid.closed_at_start();
     let mut reported = false;
     let start: Stamp = loop {
@@ -508,7 +534,10 @@ impl PeerEvents for LaneDoor {
         }
     }
 
-    async fn call(&self, kind: v1::CallKind, _from: NodeId, body: Bytes) -> Result<Bytes, Status> {
+    async fn call(&self, kind: v1::CallKind, from: NodeId, body: Bytes) -> Result<Bytes, Status> {
+        if kind == K::Greet {
+            return self.door.answer_greeting(from);
+        }
         let is_own =
             matches!(kind, K::Report | K::Flush | K::Snapshot | K::Compaction | K::Hints | K::Digests | K::Replication)
                 || matches!(kind, K::Restore | K::Backup);

@@ -27,6 +27,11 @@ impl Gathered {
         self.sets.entry(slice).and_modify(|ours| ours.union(&names)).or_insert(names);
     }
 
+    /// Lets a slice's names go.
+    pub fn remove(&mut self, slice: (KeyspaceId, Vnode)) {
+        self.sets.remove(&slice);
+    }
+
     /// Takes everything out, in no order.
     pub fn drain(&mut self) -> impl Iterator<Item = ((KeyspaceId, Vnode), ReceivedSet)> {
         self.sets.drain()

@@ -83,14 +83,17 @@ pub enum Cause {
     BeforeTruncate,
     /// It is a part of a backup; it stays until that is uploaded.
     Backup,
+    /// The node had lost something, and what it had was to go and come anew from the other replicas; it stays for a while.
+    BeforeRebuild,
 }
 
 impl Cause {
-    const ALL: [Cause; 4] = [Cause::Operator, Cause::BeforeDrop, Cause::BeforeTruncate, Cause::Backup];
+    const ALL: [Cause; 5] =
+        [Cause::Operator, Cause::BeforeDrop, Cause::BeforeTruncate, Cause::Backup, Cause::BeforeRebuild];
 
-    /// Whether a store makes such ones by itself, before a table's data goes, and lets them go again.
+    /// Whether a store makes such ones by itself, before data goes, and lets them go again.
     pub fn is_own(self) -> bool {
-        matches!(self, Cause::BeforeDrop | Cause::BeforeTruncate)
+        matches!(self, Cause::BeforeDrop | Cause::BeforeTruncate | Cause::BeforeRebuild)
     }
 
     fn code(self) -> u8 {
@@ -99,6 +102,7 @@ impl Cause {
             Cause::BeforeDrop => 2,
             Cause::BeforeTruncate => 3,
             Cause::Backup => 4,
+            Cause::BeforeRebuild => 5,
         }
     }
 }

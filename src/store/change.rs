@@ -12,9 +12,10 @@
 //!   07 next file       number varint                      numbers below it have named files
 //!   08 reconciled      keyspace varint | vnode varint | reconciled (received)       rises only
 //!   09 purged through  keyspace varint | vnode varint | stamp i64                    rises only
+//!   0a withdrawn        keyspace varint | vnode varint | placement varint    what was had and told of the slice counts no more
 //!   0b quarantined      id 16 | vnodes | reason bytes    a listed file that answers nothing; ends when it is removed
+//!   0c rebuilt          keyspace varint | vnode varint | position           ends that; no name logged before counts
 //!   81 table known     table (snapshot/manifest.rs)       takes the place of what was known; goes with the table
-//!   0a withdrawn: reserved
 //! position segment varint | offset varint
 //! ```
 
@@ -28,7 +29,7 @@ use super::quarantine::Quarantine;
 use crate::codec::varint::{Reader, put_bytes, put_varint};
 use crate::commitlog::Position;
 use crate::model::{KeyspaceId, Stamp, TableId, Vnode};
-use crate::received::told::Reconciled;
+use crate::received::told::{Floors, Reconciled};
 use crate::received::{ReceivedSet, ReceivedSets, Slice};
 use crate::snapshot::TableInfo;
 use crate::sstable::SstableMeta;
@@ -43,7 +44,9 @@ const REPLAY_FROM: u8 = 6;
 const NEXT_FILE: u8 = 7;
 const RECONCILED: u8 = 8;
 const PURGED_THROUGH: u8 = 9;
+const WITHDRAWN: u8 = 10;
 const FILE_QUARANTINED: u8 = 11;
+const REBUILT: u8 = 12;
 const TABLE_KNOWN: u8 = 0x81;
 
 /// A kind with this bit may be passed over, and is kept, by a build that does not know it.
@@ -61,7 +64,9 @@ pub(super) enum Change {
     NextFile(u64),
     Reconciled(KeyspaceId, Vnode, Reconciled),
     PurgedThrough(KeyspaceId, Vnode, Stamp),
+    Withdrawn(KeyspaceId, Vnode, u64),
     FileQuarantined(Uuid, Quarantine),
+    Rebuilt(KeyspaceId, Vnode, Position),
     TableKnown(TableInfo),
     /// An optional change of a later version.
     Unknown(u8, Bytes),
@@ -129,6 +134,18 @@ impl Change {
                 body.extend(stamp.0.to_le_bytes());
                 PURGED_THROUGH
             }
+            Change::Withdrawn(keyspace, vnode, placement) => {
+                put_varint(body, u64::from(keyspace.0));
+                put_varint(body, u64::from(vnode.0));
+                put_varint(body, *placement);
+                WITHDRAWN
+            }
+            Change::Rebuilt(keyspace, vnode, position) => {
+                put_varint(body, u64::from(keyspace.0));
+                put_varint(body, u64::from(vnode.0));
+                position.put(body);
+                REBUILT
+            }
             Change::Unknown(kind, bytes) => {
                 body.extend(bytes);
                 *kind
@@ -160,6 +177,14 @@ impl Change {
             PURGED_THROUGH => {
                 let (keyspace, vnode) = read_slice(&mut reader)?;
                 Change::PurgedThrough(keyspace, vnode, Stamp(reader.i64()?))
+            }
+            WITHDRAWN => {
+                let (keyspace, vnode) = read_slice(&mut reader)?;
+                Change::Withdrawn(keyspace, vnode, reader.varint()?)
+            }
+            REBUILT => {
+                let (keyspace, vnode) = read_slice(&mut reader)?;
+                Change::Rebuilt(keyspace, vnode, Position::read(&mut reader)?)
             }
             optional if optional & OPTIONAL != 0 => Change::Unknown(optional, reader.rest()),
             required => {
@@ -214,6 +239,10 @@ pub(super) struct State {
     pub(super) reconciled: BTreeMap<Slice, Reconciled>,
     /// Everything stamped before is on every replica, and has been for long: what may be purged is counted from here.
     pub(super) purged_through: BTreeMap<(KeyspaceId, Vnode), Stamp>,
+    /// Slices of which something was lost, each with the number of the placement under which it was told.
+    pub(super) withdrawn: BTreeMap<Slice, u64>,
+    /// Slices that were rebuilt: names in the log up to this position are not among what is had.
+    pub(super) named_from: BTreeMap<Slice, Position>,
     /// Where replay begins.
     pub(super) replay_from: Position,
     /// The number of the next file.
@@ -255,6 +284,18 @@ impl State {
             }
             Change::Received(keyspace, vnode, set) => drop(self.received.insert((keyspace, vnode), set)),
             Change::ReplayFrom(position) => self.replay_from = position.max(self.replay_from),
+            Change::Withdrawn(keyspace, vnode, placement) => {
+                let slice = (keyspace, vnode);
+                self.withdrawn.insert(slice, placement);
+                self.received.remove(&slice);
+                if let Some(held) = self.reconciled.get_mut(&slice) {
+                    held.floors = Floors::default();
+                }
+            }
+            Change::Rebuilt(keyspace, vnode, position) => {
+                self.withdrawn.remove(&(keyspace, vnode));
+                self.named_from.insert((keyspace, vnode), position);
+            }
             Change::Reconciled(keyspace, vnode, reconciled) => {
                 let held = self.reconciled.entry((keyspace, vnode)).or_default();
                 held.through = reconciled.through.max(held.through);
@@ -291,6 +332,11 @@ impl State {
     pub(super) fn as_edit(&self) -> Vec<Change> {
         let files = self.files.values().cloned().map(Change::FileAdded);
         let flushed = self.flushed.iter().map(|(table, position)| Change::Flushed(*table, *position));
+        let rebuilt = self.named_from.iter();
+        let rebuilt = rebuilt.map(|((keyspace, vnode), from)| Change::Rebuilt(*keyspace, *vnode, *from));
+        let withdrawn = self.withdrawn.iter();
+        let withdrawn =
+            withdrawn.map(|((keyspace, vnode), placement)| Change::Withdrawn(*keyspace, *vnode, *placement));
         let received =
             self.received.iter().map(|((keyspace, vnode), set)| Change::Received(*keyspace, *vnode, set.clone()));
         let reconciled = self.reconciled.iter();
@@ -306,6 +352,8 @@ impl State {
             .chain(quarantined)
             .chain(flushed)
             .chain(known)
+            .chain(rebuilt)
+            .chain(withdrawn)
             .chain(received)
             .chain(reconciled)
             .chain(purged)

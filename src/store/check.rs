@@ -280,7 +280,11 @@ impl Logged<'_> {
         if state.flushed.get(&table).is_some_and(|flushed| end > *flushed) && has_effect(&record.mutation()?)? {
             count(&mut self.early, table, end);
         }
+        let is_passed_over = |place| {
+            state.withdrawn.contains_key(&place) || state.named_from.get(&place).is_some_and(|from| end <= *from)
+        };
         if let Some((place, name)) = record.name(self.owner.vnode_bits)
+            && !is_passed_over(place)
             && !state.received.get(&place).is_some_and(|set| set.contains(name))
         {
             count(&mut self.unsaved, place, end);

@@ -75,11 +75,12 @@ impl Store {
         if changes.is_empty() { Ok(()) } else { manifest.commit(changes) }
     }
 
-    /// What is known of a keyspace; see [`Store::raise_purged_through`].
+    /// What is known of a keyspace; see [`Store::raise_purged_through`]. Of a vnode that is being rebuilt nothing may go.
     pub(super) fn purged_through(&self, keyspace: KeyspaceId) -> BTreeMap<Vnode, Stamp> {
         let manifest = self.manifest.lock();
+        let withdrawn = &manifest.state().withdrawn;
         let all = manifest.state().purged_through.range((keyspace, Vnode(0))..=(keyspace, Vnode(u32::MAX)));
-        all.map(|((_, vnode), stamp)| (*vnode, *stamp)).collect()
+        all.filter(|(slice, _)| !withdrawn.contains_key(slice)).map(|((_, vnode), stamp)| (*vnode, *stamp)).collect()
     }
 
     fn most_urgent(&self, now_s: i64, busy: &Busy) -> Option<Job> {
@@ -248,7 +249,7 @@ impl Store {
     }
 
     /// Lists `outputs` in the place of `inputs`, by one edit, and swaps the view.
-    fn replace_files(&self, table: &Arc<Table>, inputs: &[Arc<LiveFile>], outputs: Vec<Arc<LiveFile>>) -> Result<()> {
+    pub(super) fn replace_files(&self, table: &Arc<Table>, inputs: &[Arc<LiveFile>], outputs: Vec<Arc<LiveFile>>) -> Result<()> {
         let removed = inputs.iter().map(|file| Change::FileRemoved(file.meta.id));
         let added = outputs.iter().map(|file| Change::FileAdded(file.meta.clone()));
         let changes = removed.chain(added).collect();

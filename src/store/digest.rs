@@ -132,7 +132,7 @@ impl Store {
         let tables = self.memory.tables.load();
         let table = tables.get(&range.table).ok_or(Error::UnknownTable { table: range.table })?;
         let (view, spec) = (table.view(), table.spec());
-        self.admit(&view, &whole_rows(range))?;
+        self.admit(spec.keyspace, &view, &whole_rows(range))?;
         let after = range.after.as_ref().map(|key| (key.token(), key.bytes().clone()));
         let (scan, all) = (ScanRange { after, tokens: range.tokens }, [Slice::all()]);
         let digests = || {

@@ -115,6 +115,13 @@ impl Store {
     }
 }
 
+impl<'a> Loader<'a> {
+    /// For whoever in the store writes files of a table that is not being loaded.
+    pub(super) fn of(store: &'a Store, table: &Arc<Table>) -> Loader<'a> {
+        Loader { store, table: table.clone() }
+    }
+}
+
 impl Loader<'_> {
     /// Writes a stream into files, cut as a compaction would, durable but for their names. Columns that were dropped are the
     /// caller's to leave out. After an error nothing is left.

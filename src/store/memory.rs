@@ -13,6 +13,7 @@ use crate::Result;
 use crate::codec::CheckedRecord;
 use crate::commitlog::Position;
 use crate::model::{TableId, VnodeBits};
+use crate::received::Slice;
 
 /// All tables.
 pub(super) type Tables = BTreeMap<TableId, Arc<Table>>;
@@ -22,6 +23,8 @@ pub(super) struct Memory {
     /// Tables that are gone, whose data is to follow.
     pub(super) leaving: Mutex<Tables>,
     pub(super) names: Mutex<Names>,
+    /// Slices that are not to be read here, each with the placement under which it was told. Changes with the manifest held.
+    pub(super) withdrawn: ArcSwap<BTreeMap<Slice, u64>>,
     /// The largest stamp seen.
     pub(super) last_stamp: AtomicI64,
     pub(super) vnode_bits: VnodeBits,

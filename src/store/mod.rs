@@ -34,6 +34,7 @@ pub use scrub::ScrubStatus;
 use snapshots::Snapshots;
 pub use snapshots::{BeforeDrop, SnapshotList, SnapshotOptions, SnapshotScope, backup_snapshot_name};
 pub use stopped::Stopped;
+pub use withdraw::Cleared;
 
 mod archive;
 mod backlog;
@@ -65,6 +66,7 @@ mod table;
 mod tests;
 mod view;
 mod weave;
+mod withdraw;
 mod write;
 
 /// Where SSTables are, within the data directory.
@@ -160,6 +162,8 @@ pub struct StoreStatus {
     pub large_partitions: u64,
     /// Listed files that answer nothing.
     pub sstables_quarantined: u64,
+    /// Vnodes of keyspaces that are being rebuilt from other replicas, and not read here until then.
+    pub slices_withdrawn: u64,
     /// Snapshots, damaged ones included.
     pub snapshots: u64,
     /// Bytes of files that only snapshots hold: removing all of them frees so much.
@@ -222,6 +226,7 @@ impl Store {
         (status.log_bytes, status.log_kept_bytes) = (log.bytes(), log.kept_bytes());
         (status.log_unarchived_bytes, status.log_unarchived_lost) = (log.unarchived_bytes(), log.unarchived_lost());
         drop(log);
+        status.slices_withdrawn = self.memory.withdrawn.load().len() as u64;
         status.tables_leaving = self.memory.leaving.lock().len() as u64;
         let snapshots = self.snapshots.list();
         status.snapshots = (snapshots.whole.len() + snapshots.damaged.len()) as u64;

@@ -11,9 +11,9 @@
 //! What comes name by name is gathered by slice, and joined set by set: in a table that is synced every few seconds, a
 //! million names become told at once.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::change::Change;
+use super::change::{Change, State};
 use crate::commitlog::Position;
 use crate::model::{KeyspaceId, MutationName, Stamp, Vnode};
 use crate::received::gathered::Gathered;
@@ -41,6 +41,10 @@ pub(super) struct Names {
     grown: BTreeSet<(KeyspaceId, Vnode)>,
     /// This node has promised to take nothing stamped at or before, except for what it or another replica has already.
     closed_through: Stamp,
+    /// Slices of which nothing may be told: something was lost, and what comes meanwhile is told by others.
+    withdrawn: BTreeSet<Slice>,
+    /// Of slices that were rebuilt since: what was logged before is not among the names, even if it is met only now.
+    named_from: BTreeMap<Slice, Position>,
     /// Groups of records that are about to be logged, or are logged and not all told yet; in log order.
     unsettled: VecDeque<Unsettled>,
 }
@@ -55,9 +59,15 @@ struct Unsettled {
 }
 
 impl Names {
-    /// What the manifest saved, with the log to be replayed from `replay_from`.
-    pub(super) fn new(sets: ReceivedSets, replay_from: Position) -> Names {
-        Names { sets, inserted: replay_from, ..Names::default() }
+    /// What the manifest saved, with the log to be replayed from where it says.
+    pub(super) fn new(saved: &State) -> Names {
+        Names {
+            sets: saved.received.clone(),
+            inserted: saved.replay_from,
+            withdrawn: saved.withdrawn.keys().copied().collect(),
+            named_from: saved.named_from.clone(),
+            ..Names::default()
+        }
     }
 
     /// Up to where the log is inserted: where the next record to be inserted begins, or before.
@@ -138,12 +148,39 @@ impl Names {
     pub(super) fn on_inserted(&mut self, end: Position, name: Option<((KeyspaceId, Vnode), MutationName)>) {
         self.inserted = end.max(self.inserted);
         let Some((place, name)) = name else { return };
+        if self.is_passed_over(place, end) {
+            return;
+        }
         if end <= self.synced {
             self.fresh.add(place, name);
         } else {
             self.pending.add(place, name);
             self.pending_to = end;
         }
+    }
+
+    /// Whether the name of a record that ends there does not count.
+    fn is_passed_over(&self, slice: Slice, end: Position) -> bool {
+        self.withdrawn.contains(&slice) || self.named_from.get(&slice).is_some_and(|from| end <= *from)
+    }
+
+    /// Nothing is told of these slices any more.
+    pub(super) fn withdraw(&mut self, slices: impl Iterator<Item = Slice>) {
+        for slice in slices {
+            self.withdrawn.insert(slice);
+            self.sets.remove(&slice);
+            self.fresh.remove(slice);
+            self.pending.remove(slice);
+            self.unsaved.remove(&slice);
+            self.grown.remove(&slice);
+        }
+    }
+
+    /// A slice has all that its sources had told, as the manifest says; what was logged up to `from` is not among the names.
+    pub(super) fn rebuilt(&mut self, slice: Slice, names: &ReceivedSet, from: Position) {
+        self.withdrawn.remove(&slice);
+        self.named_from.insert(slice, from);
+        self.adopted(slice, names);
     }
 
     /// The log is durable up to `position`, and nothing that was logged behind it is inserted.

@@ -23,7 +23,7 @@ use super::change::Change;
 use super::table::Table;
 use super::view::View;
 use crate::codec::varint::{Reader, put_bytes, put_varint};
-use crate::model::{ReadCommand, TableId, Target, Token, Vnode, VnodeBits};
+use crate::model::{KeyspaceId, ReadCommand, TableId, Target, Token, Vnode, VnodeBits};
 use crate::snapshot::TableLabel;
 use crate::sstable::{Access, Sstable, SstableMeta};
 use crate::{Corrupt, Error, Result};
@@ -90,7 +90,7 @@ impl Quarantine {
     }
 
     /// Whether the file may hold anything of these vnodes, both included.
-    fn touches(&self, first: Vnode, last: Vnode) -> bool {
+    pub(super) fn touches(&self, first: Vnode, last: Vnode) -> bool {
         self.vnodes.iter().any(|(from, to)| *from <= last && *to >= first)
     }
 
@@ -119,16 +119,28 @@ impl Quarantine {
 }
 
 impl Store {
-    /// Refuses a read that a quarantined file might have a part in.
-    pub(super) fn admit(&self, view: &View, command: &ReadCommand) -> Result<()> {
-        if view.quarantined.is_empty() {
+    /// Refuses a read that a quarantined file might have a part in, or something else that was lost.
+    pub(super) fn admit(&self, keyspace: KeyspaceId, view: &View, command: &ReadCommand) -> Result<()> {
+        let withdrawn = self.memory.withdrawn.load();
+        if view.quarantined.is_empty() && withdrawn.is_empty() {
             return Ok(());
         }
         let Some((first, last)) = vnodes_of(command, self.identity.vnode_bits) else { return Ok(()) };
+        if let Some(((_, vnode), _)) = withdrawn.range((keyspace, first)..=(keyspace, last)).next() {
+            return Err(Error::Withdrawn { table: command.table, vnode: *vnode });
+        }
         match view.quarantined.iter().find(|file| file.quarantine.touches(first, last)) {
             None => Ok(()),
             Some(file) => Err(self.quarantined_error(file)),
         }
+    }
+
+    /// The keyspace and the first and last vnode of which a read may ask anything; `None` if it asks for nothing, or its table
+    /// is not known.
+    pub fn asked(&self, command: &ReadCommand) -> Option<(KeyspaceId, Vnode, Vnode)> {
+        let keyspace = self.memory.tables.load().get(&command.table)?.spec().keyspace;
+        let (first, last) = vnodes_of(command, self.identity.vnode_bits)?;
+        Some((keyspace, first, last))
     }
 
     /// That a file cannot be used.

@@ -35,7 +35,7 @@ impl Store {
         let tables = self.memory.tables.load();
         let table = tables.get(&command.table).ok_or(Error::UnknownTable { table: command.table })?;
         let (view, spec) = (table.view(), table.spec());
-        self.admit(&view, command)?;
+        self.admit(spec.keyspace, &view, command)?;
         let answered = answer(&view, command, &spec, access);
         answered.map_err(|error| self.on_failed_read(table, error, access))
     }

@@ -60,7 +60,8 @@ impl Store {
         let memory = Memory {
             tables: ArcSwap::from_pointee(open_tables(&files, manifest.state(), &all)?),
             leaving: Mutex::default(),
-            names: Mutex::new(Names::new(manifest.state().received.clone(), manifest.state().replay_from)),
+            names: Mutex::new(Names::new(manifest.state())),
+            withdrawn: ArcSwap::from_pointee(manifest.state().withdrawn.clone()),
             last_stamp: AtomicI64::new(last_stamp(manifest.state())),
             vnode_bits: identity.vnode_bits,
         };

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use super::Store;
 use super::table::Table;
-use crate::model::{KeyspaceId, TableId};
+use crate::model::{KeyspaceId, TableId, Vnode};
 use crate::snapshot::{Cause, Damaged, Directory, Draft, Found, Snapshot, TableInfo, check_name};
 use crate::{Error, Result};
 
@@ -162,7 +162,8 @@ impl Store {
     /// acknowledged before it was made is in it.
     ///
     /// # Errors
-    /// [`Error::Quarantined`] where a file of the tables is: what is left would not be this node's part.
+    /// [`Error::Quarantined`] where a file of the tables is, and [`Error::Withdrawn`] where a vnode of theirs is being rebuilt:
+    /// what is there would not be this node's part.
     pub fn create_backup_snapshot(&self, backup: Uuid, scope: SnapshotScope, made_at_us: i64) -> Result<Arc<Snapshot>> {
         let name = backup_snapshot_name(backup);
         let _held = self.snapshots.changing.lock();
@@ -186,6 +187,14 @@ impl Store {
         // It could not hold all that it says.
         if let Some(file) = tables.iter().find_map(|table| table.view().quarantined.first().cloned()) {
             return Err(self.quarantined_error(&file));
+        }
+        let withdrawn = self.memory.withdrawn.load();
+        for table in &tables {
+            let spec = table.spec();
+            let of_it = (spec.keyspace, Vnode(0))..=(spec.keyspace, Vnode(u32::MAX));
+            if let Some(((_, vnode), _)) = withdrawn.range(of_it).next() {
+                return Err(Error::Withdrawn { table: spec.id, vnode: *vnode });
+            }
         }
         self.take_snapshot(name, cause, made_at_us, &tables)
     }

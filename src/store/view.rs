@@ -130,6 +130,13 @@ impl View {
         next
     }
 
+    /// Files that are out of use go for good.
+    pub(super) fn without_quarantined(&self, gone: &[SstableMeta]) -> View {
+        let mut next = self.clone();
+        next.quarantined.retain(|file| !gone.iter().any(|gone| gone.id == file.meta.id));
+        next
+    }
+
     /// The active memtable and the frozen ones.
     pub(super) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(self.frozen.iter().map(|frozen| &frozen.memtable))

@@ -183,6 +183,7 @@ fn cause(cause: SnapshotCause) -> &'static str {
         SnapshotCause::BeforeDrop => "dropped",
         SnapshotCause::BeforeTruncate => "truncated",
         SnapshotCause::Backup => "backup",
+        SnapshotCause::BeforeRebuild => "before rebuild",
         SnapshotCause::Unspecified => "unknown",
     }
 }

@@ -188,7 +188,12 @@ async fn make(archive: Arc<Archive>, shared: Arc<Shared>, backup: Uuid, scope: S
 
 /// Whether the same will be so whenever it is tried again.
 fn is_final(error: &Trouble) -> bool {
-    matches!(error, Trouble::Store(trefoil::Error::Quarantined { .. }) | Trouble::FileGone(_) | Trouble::Damaged(_))
+    matches!(
+        error,
+        Trouble::Store(trefoil::Error::Quarantined { .. } | trefoil::Error::Withdrawn { .. })
+            | Trouble::FileGone(_)
+            | Trouble::Damaged(_)
+    )
 }
 
 fn snapshot_scope(scope: Scope) -> SnapshotScope {

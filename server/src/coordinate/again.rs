@@ -89,7 +89,7 @@ impl Lane {
         let record = CheckedRecord::trusted(write.kept.record.clone()).ok()?;
         let (keyspace, table) = (state.keyspace(write.kept.keyspace)?, state.table(record.table())?);
         let replicas = state.ring().replicas(keyspace, record.token());
-        if !self.shared.may_coordinate(&replicas) {
+        if !self.shared.may_coordinate(keyspace.id, &replicas) {
             return None;
         }
         let regions: Vec<u16> = replicas.nodes.iter().map(|replica| replica.region.0).collect();

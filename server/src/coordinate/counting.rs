@@ -146,7 +146,7 @@ impl Lane {
             Err(error) => return under_way.fail(error),
         };
         let replicas = place.state.ring().replicas(&place.keyspace, increment.key.token());
-        if !self.shared.may_coordinate(&replicas) {
+        if !self.shared.may_coordinate(place.keyspace.id, &replicas) {
             let operation = v1::pipe_operation::Op::Increment(request);
             return self.forward_operation(&place, &replicas, (Ok(level), operation, Again::Twice), under_way, hops);
         }

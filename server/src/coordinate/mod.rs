@@ -42,7 +42,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use trefoil::coordinator::{Distance, ReplicaMask, bit};
 use trefoil::metadata::ClusterState;
-use trefoil::model::{Identity, Keyspace, NodeId, ReadCommand, Stamp, Table, Target, Vnode};
+use trefoil::model::{Identity, Keyspace, KeyspaceId, NodeId, ReadCommand, Stamp, Table, Target, Vnode};
 use trefoil::ring::{RegionNumber, Replicas};
 use trefoil_proto::v1;
 use trefoil_proto::v1::pipe_operation::Op as Operation;
@@ -155,8 +155,10 @@ impl Shared {
     }
 
     /// Whether this node names mutations of these replicas: one that is none of them does not, nor one whose clock is off.
-    fn may_coordinate(&self, replicas: &Replicas) -> bool {
-        replicas.contains(self.identity.node) && self.peers.own_clock_off().is_none()
+    fn may_coordinate(&self, keyspace: KeyspaceId, replicas: &Replicas) -> bool {
+        replicas.contains(self.identity.node)
+            && self.peers.own_clock_off().is_none()
+            && self.replication.is_whole((keyspace, replicas.vnode))
     }
 
     /// What all replicas of everything that a read asks for have had for a while.

@@ -20,7 +20,7 @@ use super::round::Found;
 use super::{Lane, failure, hinted, request};
 use crate::clock;
 use crate::peers::{ReplyQueue, epoch_from_proto, epoch_to_proto};
-use crate::replica::{Completion, Judgement, Outcome, TOO_LATE, Ticket, WriteJob, judge};
+use crate::replica::{Completion, Judgement, Outcome, NOT_WHOLE, TOO_LATE, Ticket, WriteJob, judge};
 
 /// How long a record that was found elsewhere may wait for the log.
 const FOUND_PATIENCE: Duration = Duration::from_secs(10);
@@ -259,6 +259,7 @@ impl Lane {
             Judgement::Apply => Ok(durability),
             Judgement::Received => Err(Obstacle::Refused(Reply::Acknowledged(v1::Acknowledged {}))),
             Judgement::TooLate => Err(Obstacle::Refused(failed(FailureReason::TooLate, TOO_LATE))),
+            Judgement::NotWhole => Err(Obstacle::Refused(failed(FailureReason::Storage, NOT_WHOLE))),
         }
     }
 

@@ -180,7 +180,7 @@ impl Lane {
         hops: u32,
     ) {
         let replicas = place.state.ring().replicas(&place.keyspace, key.token());
-        if !self.shared.may_coordinate(&replicas) {
+        if !self.shared.may_coordinate(place.keyspace.id, &replicas) {
             return self.forward(&place, &replicas, mutation, options, request, hops);
         }
         match self.start_write(&place, key, replicas, mutation.changes, &options, &request) {

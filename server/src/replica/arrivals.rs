@@ -6,7 +6,7 @@
 
 use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::FailureReason;
-use trefoil::model::Stamp;
+use trefoil::model::{ReadCommand, Stamp};
 use trefoil::store::Store;
 
 use super::{Outbox, Outcome, WriteJob};
@@ -20,6 +20,8 @@ pub enum Judgement {
     Received,
     /// It is too old to be taken.
     TooLate,
+    /// Nothing of its vnode is taken at present.
+    NotWhole,
 }
 
 /// Who knows what was promised.
@@ -29,7 +31,16 @@ pub trait Arrivals: Send + Sync + 'static {
 
     /// What to do with a record that is stamped at or before, or that has no name.
     fn judge(&self, record: &CheckedRecord) -> Judgement;
+
+    /// Whether records of this kind are taken at present: those with a name are not where this replica is being rebuilt.
+    fn takes(&self, record: &CheckedRecord) -> bool;
+
+    /// Whether a read is not answered at present: something is missing that this node had told or others held when it started.
+    fn withholds(&self, command: &ReadCommand) -> bool;
 }
+
+/// Why a write or a read is refused meanwhile.
+pub const NOT_WHOLE: &str = "this replica is not whole: it gets from the others what it lacks";
 
 /// Why a record is refused, for its coordinator and for people.
 pub const TOO_LATE: &str =
@@ -42,6 +53,9 @@ fn named_stamp(record: &CheckedRecord) -> Option<Stamp> {
 
 /// What to do with a record now.
 pub fn judge(arrivals: &dyn Arrivals, record: &CheckedRecord) -> Judgement {
+    if !arrivals.takes(record) {
+        return Judgement::NotWhole;
+    }
     match named_stamp(record) {
         Some(stamp) if stamp > arrivals.published() => Judgement::Apply,
         _ => arrivals.judge(record),
@@ -72,6 +86,7 @@ pub(super) fn take_out(jobs: &mut Vec<WriteJob>, store: &Store, arrivals: &dyn A
             Judgement::Apply => return true,
             Judgement::Received => Outcome::Written,
             Judgement::TooLate => Outcome::Failed(FailureReason::TooLate, TOO_LATE.to_owned()),
+            Judgement::NotWhole => Outcome::Failed(FailureReason::Storage, NOT_WHOLE.to_owned()),
         };
         outbox.push(job.ticket, outcome);
         false

@@ -30,7 +30,7 @@ use trefoil::model::{Durability, Instant, Page, ReadCommand, ReadCost, TableId};
 use trefoil::store::{Access, ScrubStatus, Store};
 use trefoil::{Class, Error};
 
-pub use arrivals::{Arrivals, Judgement, TOO_LATE, judge};
+pub use arrivals::{Arrivals, Judgement, NOT_WHOLE, TOO_LATE, judge};
 use background::Background;
 pub use compaction::CompactionSettings;
 use compaction::Pool;
@@ -99,6 +99,7 @@ pub type Completions = mpsc::UnboundedSender<Vec<Completion>>;
 /// The replica of a node.
 pub struct Replica {
     store: Arc<Store>,
+    arrivals: Arc<dyn Arrivals>,
     log: Arc<LogQueue>,
     readers: Arc<ReaderQueue>,
     flushing: Arc<Background>,
@@ -132,7 +133,7 @@ impl Replica {
         let compacting = Pool::new(compaction, store.clone());
         let scrubbing = Scrubber::new(scrub, store.clone());
         let mut working =
-            vec![log_thread::start(log.clone(), store.clone(), flushing.clone(), lanes.clone(), arrivals)?];
+            vec![log_thread::start(log.clone(), store.clone(), flushing.clone(), lanes.clone(), arrivals.clone())?];
         working.extend(readers::start(&readers, &store, &lanes)?);
         let mut background = vec![
             background::start("flush", flushing.clone(), store.clone(), background::flush)?,
@@ -141,7 +142,8 @@ impl Replica {
         background.extend(compacting.start()?);
         background.extend(scrubbing.start()?);
         let threads = Threads { working, background };
-        Ok(Replica { store, log, readers, flushing, compacting, tending, scrubbing, threads: Mutex::new(threads) })
+        let threads = Mutex::new(threads);
+        Ok(Replica { store, arrivals, log, readers, flushing, compacting, tending, scrubbing, threads })
     }
 
     /// The data.
@@ -166,6 +168,9 @@ impl Replica {
         deadline: Instant,
         ticket: Ticket,
     ) -> Option<Result<(Page, ReadCost), Refusal>> {
+        if self.arrivals.withholds(command) {
+            return Some(Err((FailureReason::Storage, NOT_WHOLE.to_owned())));
+        }
         match self.store.read_with_cost(command, Access::CachedOnly) {
             Ok(answer) => Some(Ok(answer)),
             Err(Error::NotCached) => {

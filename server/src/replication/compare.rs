@@ -20,7 +20,8 @@ use trefoil::codec::varint::Reader;
 use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::coordinator::read_repair;
 use trefoil::model::{Direction, Durability, Mutation, NodeId, Page, PageEnd, ReadCommand, Stamp, Table, Target};
-use trefoil::received::{ReceivedSet, Slice};
+use trefoil::received::Slice;
+use trefoil::received::told::Told;
 use trefoil::store::Access;
 use trefoil_proto::convert::peer as convert;
 use trefoil_proto::v1;
@@ -56,17 +57,15 @@ pub(super) async fn compare(peering: &Peering, slice: Slice, node: NodeId) -> Re
     let began_with = placement();
     replication.exchange.lock().pin(slice);
     let _pin = Pin(replication, slice);
-    let call = Call::Told(v1::ToldSlice { keyspace: slice.0.0, vnode: slice.1.0 });
-    let told = v1::FoundSet::decode(ask(peering, node, call).await?).map_err(|error| error.to_string())?;
-    let names = decode_set(told.names)?;
-    let known_through = Stamp(told.known_through);
-    if told.placement != began_with {
+    let found = found(peering, node, slice).await?;
+    if found.placement != began_with {
         return Err("it has another placement".to_owned());
     }
-    if known_through < replication.exchange.lock().purged(slice) {
+    let names = found.told.ok_or("it is being rebuilt itself")?.set().clone();
+    if found.known_through < replication.exchange.lock().purged(slice) {
         return Err("deletions are purged here of which it does not know that everybody has had them".to_owned());
     }
-    let written = Written { peering, slice, known_through };
+    let written = Written { peering, slice, known_through: found.known_through };
     let state = peering.shared.cluster.load_full();
     for table in state.tables().filter(|table| table.keyspace == slice.0) {
         written.table(node, table).await?;
@@ -79,91 +78,84 @@ pub(super) async fn compare(peering: &Peering, slice: Slice, node: NodeId) -> Re
     adopted.ok_or("it was not finished")?.map_err(|error| error.to_string())
 }
 
-async fn ask(peering: &Peering, node: NodeId, call: Call) -> Result<Bytes, String> {
+/// Asks another node about what it has, and waits for as long as a page may take.
+pub(super) async fn ask(peering: &Peering, node: NodeId, call: Call) -> Result<Bytes, String> {
     let body = Bytes::from(v1::ReplicationCall { call: Some(call) }.encode_to_vec());
     let answer = peering.rpc.call(node, v1::CallKind::Replication, body, PAGE_TIMEOUT).await;
     answer.map_err(|error| error.to_string())
 }
 
-fn decode_set(bytes: Bytes) -> Result<ReceivedSet, String> {
-    let mut reader = Reader::new("received set", bytes);
-    let set = ReceivedSet::decode(&mut reader).map_err(|error| error.to_string())?;
-    reader.end().map_err(|error| error.to_string())?;
-    Ok(set)
+/// What another replica has of a slice.
+pub(super) struct FoundTold {
+    /// The number of its placement there.
+    pub(super) placement: u64,
+    /// None while it is being rebuilt.
+    pub(super) told: Option<Told>,
+    /// Every mutation stamped so or before was everywhere before this was answered, as far as reads go by it.
+    pub(super) known_through: Stamp,
+    /// The same, as it knows at this moment.
+    pub(super) reconciled: Stamp,
+    /// Deletions stamped so or before may be gone there.
+    pub(super) purged: Stamp,
 }
 
-/// What was missing here and is being written.
-struct Written<'a> {
-    peering: &'a Peering,
+/// Asks another replica what it has of a slice.
+pub(super) async fn found(peering: &Peering, node: NodeId, slice: Slice) -> Result<FoundTold, String> {
+    let call = Call::Told(v1::ToldSlice { keyspace: slice.0.0, vnode: slice.1.0 });
+    let found = v1::FoundSet::decode(ask(peering, node, call).await?).map_err(|error| error.to_string())?;
+    let told = (!found.told.is_empty()).then(|| decode_told(found.told)).transpose()?;
+    Ok(FoundTold {
+        placement: found.placement,
+        told,
+        known_through: Stamp(found.known_through),
+        reconciled: Stamp(found.reconciled),
+        purged: Stamp(found.purged_through),
+    })
+}
+
+fn decode_told(bytes: Bytes) -> Result<Told, String> {
+    let mut reader = Reader::new("what a replica told", bytes);
+    let told = Told::decode(&mut reader).map_err(|error| error.to_string())?;
+    reader.end().map_err(|error| error.to_string())?;
+    Ok(told)
+}
+
+/// A page of what another replica has, durable there.
+pub(super) async fn their_page(peering: &Peering, node: NodeId, command: &ReadCommand) -> Result<Page, String> {
+    let answer = ask(peering, node, Call::Page(convert::read_operation(command))).await?;
+    let page = v1::ReplicaPage::decode(answer).map_err(|error| error.to_string())?;
+    convert::page(page).map(|(page, _)| page).map_err(|error| error.to_string())
+}
+
+/// Logs data without a name, and waits until all of it is durable and visible: in a `periodic` table, too, since the set
+/// that is adopted speaks of it.
+pub(super) async fn log_nameless(
+    peering: &Peering,
     slice: Slice,
     known_through: Stamp,
+    mutations: Vec<Mutation>,
+) -> Result<(), String> {
+    let composer = peering.shared.identity.node;
+    let kind = RecordKind::Nameless { composer, known_through };
+    let made_at = Stamp(clock::wall_us());
+    let encode = |mutation: &Mutation| CheckedRecord::encode(kind, slice.0, made_at, mutation);
+    log_all(peering, mutations.iter().map(encode).collect()).await
 }
 
-impl Written<'_> {
-    /// Makes one table here have what it has there.
-    async fn table(&self, node: NodeId, table: &Table) -> Result<(), String> {
-        let replication = self.peering.shared.replication.clone();
-        let mut command = ReadCommand {
-            table: table.id,
-            target: Target::Scan(replication.identity.vnode_bits.range(self.slice.1)),
-            slices: Vec::new(),
-            direction: Direction::Forward,
-            after: None,
-            // Nothing counts as expired: what is stored is compared.
-            now_s: 0,
-            limit_rows: u32::MAX,
-            limit_bytes: PAGE_BYTES,
-        };
-        loop {
-            let theirs = self.their_page(node, &command).await?;
-            let (store, asked) = (replication.store.clone(), command.clone());
-            let own = off_runtime(move || store.read(&asked, Access::Disk)).await.ok_or("it was not finished")?;
-            let own = own.map_err(|error| error.to_string())?;
-            let bytes = (theirs.entries.len() + own.entries.len()) as u64;
-            replication.counts.compared_bytes.fetch_add(bytes, Ordering::Relaxed);
-            let merged = read_repair::merge(&command, &[(0, own), (1, theirs)]);
-            let merged = merged.map_err(|_| "a page means nothing".to_owned())?;
-            let missing = merged.differences.into_iter().filter(|difference| difference.replica == 0);
-            for difference in missing {
-                self.write(difference.mutations).await?;
-            }
-            tokio::time::sleep(Duration::from_micros(
-                bytes * 1_000_000 / replication.settings.fetch_bytes_per_s.max(1),
-            ))
-            .await;
-            match merged.end {
-                PageEnd::Complete => return Ok(()),
-                PageEnd::At(position) => command.after = Some(position),
-            }
+/// Logs records that nobody else waits for.
+pub(super) async fn log_all(peering: &Peering, records: Vec<CheckedRecord>) -> Result<(), String> {
+    let mut completions = peering.found.lock().await;
+    let (mut queued, mut refused) = (0, Ok(()));
+    for record in records {
+        let ticket = Ticket { lane: peering.found_lane, id: 0 };
+        let job = WriteJob { record, durability: Durability::Commit, deadline: clock::after(LOG_PATIENCE), ticket };
+        refused = peering.shared.replica.submit(job).map_err(|(_, text)| text);
+        if refused.is_err() {
+            break;
         }
+        queued += 1;
     }
-
-    async fn their_page(&self, node: NodeId, command: &ReadCommand) -> Result<Page, String> {
-        let answer = ask(self.peering, node, Call::Page(convert::read_operation(command))).await?;
-        let page = v1::ReplicaPage::decode(answer).map_err(|error| error.to_string())?;
-        convert::page(page).map(|(page, _)| page).map_err(|error| error.to_string())
-    }
-
-    /// Logs what is missing, and waits until all of it is durable and visible: in a `periodic` table, too, since the set
-    /// that is adopted speaks of it.
-    async fn write(&self, mutations: Vec<Mutation>) -> Result<(), String> {
-        let shared = &self.peering.shared;
-        let composer = shared.identity.node;
-        let kind = RecordKind::Nameless { composer, known_through: self.known_through };
-        let mut completions = self.peering.found.lock().await;
-        let (mut queued, mut refused) = (0, Ok(()));
-        for mutation in mutations {
-            let record = CheckedRecord::encode(kind, self.slice.0, Stamp(clock::wall_us()), &mutation);
-            let ticket = Ticket { lane: self.peering.found_lane, id: 0 };
-            let job = WriteJob { record, durability: Durability::Commit, deadline: clock::after(LOG_PATIENCE), ticket };
-            refused = shared.replica.submit(job).map_err(|(_, text)| text);
-            if refused.is_err() {
-                break;
-            }
-            queued += 1;
-        }
-        wait(&mut completions, queued).await.and(refused)
-    }
+    wait(&mut completions, queued).await.and(refused)
 }
 
 async fn wait(completions: &mut UnboundedReceiver<Vec<Completion>>, mut left: u64) -> Result<(), String> {
@@ -180,15 +172,77 @@ async fn wait(completions: &mut UnboundedReceiver<Vec<Completion>>, mut left: u6
     failed.map_or(Ok(()), Err)
 }
 
+/// What was missing here and is being written.
+struct Written<'a> {
+    peering: &'a Peering,
+    slice: Slice,
+    known_through: Stamp,
+}
+
+impl Written<'_> {
+    /// Makes one table here have what it has there.
+    async fn table(&self, node: NodeId, table: &Table) -> Result<(), String> {
+        let replication = self.peering.shared.replication.clone();
+        let mut command = whole_vnode(&replication, self.slice, table);
+        loop {
+            let theirs = their_page(self.peering, node, &command).await?;
+            let (store, asked) = (replication.store.clone(), command.clone());
+            let own = off_runtime(move || store.read(&asked, Access::Disk)).await.ok_or("it was not finished")?;
+            let own = own.map_err(|error| error.to_string())?;
+            let bytes = (theirs.entries.len() + own.entries.len()) as u64;
+            replication.counts.compared_bytes.fetch_add(bytes, Ordering::Relaxed);
+            let merged = read_repair::merge(&command, &[(0, own), (1, theirs)]);
+            let merged = merged.map_err(|_| "a page means nothing".to_owned())?;
+            let missing = merged.differences.into_iter().filter(|difference| difference.replica == 0);
+            for difference in missing {
+                log_nameless(self.peering, self.slice, self.known_through, difference.mutations).await?;
+            }
+            rest(&replication, bytes).await;
+            match merged.end {
+                PageEnd::Complete => return Ok(()),
+                PageEnd::At(position) => command.after = Some(position),
+            }
+        }
+    }
+}
+
+/// The first page of everything that is stored of a table in a vnode; nothing counts as expired.
+pub(super) fn whole_vnode(replication: &Replication, slice: Slice, table: &Table) -> ReadCommand {
+    ReadCommand {
+        table: table.id,
+        target: Target::Scan(replication.identity.vnode_bits.range(slice.1)),
+        slices: Vec::new(),
+        direction: Direction::Forward,
+        after: None,
+        now_s: 0,
+        limit_rows: u32::MAX,
+        limit_bytes: PAGE_BYTES,
+    }
+}
+
+/// After so many bytes of others: not more than so many in a second.
+pub(super) async fn rest(replication: &Replication, bytes: u64) {
+    let rest_us = bytes.saturating_mul(1_000_000) / replication.settings.fetch_bytes_per_s.max(1);
+    tokio::time::sleep(Duration::from_micros(rest_us)).await;
+}
+
 impl Replication {
     /// Tells another replica what this one has of a slice, before that one reads it.
     pub async fn told(self: &Arc<Self>, placement: u64, slice: Slice) -> trefoil::Result<v1::FoundSet> {
         let known_through = self.known_through(slice).0;
-        let store = self.store.clone();
-        let names = off_runtime(move || store.received_of(slice)).await.unwrap_or_default();
-        let mut bytes = Vec::new();
-        names.encode(&mut bytes);
-        Ok(v1::FoundSet { placement, names: bytes.into(), known_through })
+        let (is_whole, floors, reconciled, purged) = {
+            let exchange = self.exchange.lock();
+            let (reconciled, purged) = (exchange.reconciled(slice), exchange.purged(slice));
+            (exchange.is_whole(slice), exchange.floors(slice), reconciled, purged)
+        };
+        let mut told = Vec::new();
+        if is_whole {
+            let store = self.store.clone();
+            let names = off_runtime(move || store.received_of(slice)).await.unwrap_or_default();
+            Told::new(names, floors).encode(&mut told);
+        }
+        let (reconciled, purged_through) = (reconciled.0, purged.0);
+        Ok(v1::FoundSet { placement, known_through, told: told.into(), reconciled, purged_through })
     }
 
     /// A page for another replica. What it shows is durable: it may be all that is left of it.

@@ -6,6 +6,7 @@
 //!   peer's report ───────────────►    │ reconciled ─► manifest ─► ten minutes later: purged ─► compaction
 //!   log thread, arrivals ──judge──►   │ holes ─► records by name from whoever has them   holes.rs
 //!                                     │       └► in no log: the whole vnode compared     compare.rs
+//!   start: what others know of this node ──► less here than was told ─► withdrawn, rebuilt    greeting.rs, rebuild.rs
 //! ```
 //!
 //! The protocol is [`trefoil::received::exchange`]; here are its clock, its peers and its disk. One task on the control runtime
@@ -15,8 +16,11 @@
 //! sets were taken last.
 
 mod compare;
+pub mod greeting;
+mod heard;
 mod holes;
 mod known;
+mod rebuild;
 mod status;
 mod task;
 #[cfg(test)]
@@ -28,11 +32,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use trefoil::codec::{CheckedRecord, RecordKind};
 use trefoil::metadata::ClusterState;
-use trefoil::model::{Identity, Instant, NodeId, Stamp, Vnode};
+use trefoil::model::{Identity, Instant, NodeId, ReadCommand, Stamp, Vnode};
 use trefoil::received::Slice;
 use trefoil::received::exchange::{Arrival, Exchange, SliceStatus, Taken};
 use trefoil::received::report::Report;
@@ -41,6 +46,7 @@ use trefoil::store::Store;
 use crate::clock;
 use crate::replica::{Arrivals, Judgement};
 
+pub use heard::HeardClocks;
 use known::Known;
 pub use status::{Other, Summary, age_s};
 pub use task::{Peering, run};
@@ -86,6 +92,8 @@ pub struct Counts {
     pub compared_bytes: AtomicU64,
     /// Vnodes that were made equal to another replica's and have its set since.
     pub adopted: AtomicU64,
+    /// Vnodes of keyspaces of which something had been lost here, and that were rebuilt from other replicas.
+    pub rebuilt: AtomicU64,
 }
 
 /// What a node knows of its replicas, and what it has promised them.
@@ -99,6 +107,9 @@ pub struct Replication {
     known: Mutex<Known>,
     /// When each peer's last report came.
     heard: Mutex<BTreeMap<NodeId, Instant>>,
+    heard_clocks: Arc<HeardClocks>,
+    /// Slices whose reads are not answered: others have what is missing here since the start, or something was lost.
+    withheld: ArcSwap<BTreeSet<Slice>>,
     counts: Counts,
 }
 
@@ -109,6 +120,7 @@ impl Replication {
         incarnation: u64,
         closed: Stamp,
         store: Arc<Store>,
+        heard_clocks: Arc<HeardClocks>,
         settings: ReplicationSettings,
     ) -> Replication {
         let purge_after_us = u64::try_from(settings.purge_after.as_micros()).unwrap_or(u64::MAX);
@@ -125,6 +137,7 @@ impl Replication {
             let purged = purged.get(&slice).copied().unwrap_or_default();
             exchange.restore(slice, set, reconciled.remove(&slice).unwrap_or_default(), purged, now);
         }
+        store.withdrawn().keys().for_each(|slice| exchange.withdraw(*slice, now));
         let published = exchange.published();
         store.close_through(published);
         let (published, exchange) = (AtomicI64::new(published.0), Mutex::new(exchange));
@@ -136,6 +149,8 @@ impl Replication {
             published,
             known,
             heard: Mutex::default(),
+            heard_clocks,
+            withheld: ArcSwap::default(),
             counts: Counts::default(),
         }
     }
@@ -188,6 +203,26 @@ impl Replication {
         gone.into_iter().for_each(|slice| exchange.remove(slice));
     }
 
+    /// Whether this replica may be counted: it lost nothing of the slice, or has it again.
+    pub fn is_whole(&self, slice: Slice) -> bool {
+        self.withheld.load().is_empty() || self.exchange.lock().is_whole(slice)
+    }
+
+    /// Whoever reads goes by what is withheld now.
+    fn look_what_is_withheld(&self) {
+        let withheld: BTreeSet<Slice> = self.exchange.lock().withheld().into_iter().collect();
+        if **self.withheld.load() != withheld {
+            self.withheld.store(Arc::new(withheld));
+        }
+    }
+
+    /// Whoever logs goes by what was promised.
+    fn publish_what_is_promised(&self) {
+        let published = self.exchange.lock().published();
+        self.store.close_through(published);
+        self.published.store(published.0, Ordering::Relaxed);
+    }
+
     /// Promises up to `closable`, and tells what follows from it; the next reports say so.
     fn close(&self, closable: Stamp) {
         let published = self.exchange.lock().publish(closable);
@@ -200,12 +235,26 @@ impl Replication {
             exchange.own_changed(*slice, set, now);
         }
         exchange.close(closed);
+        drop(exchange);
+        self.look_what_is_withheld();
     }
 }
 
 impl Arrivals for Replication {
     fn published(&self) -> Stamp {
         Stamp(self.published.load(Ordering::Relaxed))
+    }
+
+    fn takes(&self, record: &CheckedRecord) -> bool {
+        let is_named = matches!(record.kind(), RecordKind::Named(_));
+        let slice = || (record.keyspace(), self.identity.vnode_bits.vnode(record.token()));
+        !is_named || self.withheld.load().is_empty() || self.is_whole(slice())
+    }
+
+    fn withholds(&self, command: &ReadCommand) -> bool {
+        let withheld = self.withheld.load();
+        let asked = if withheld.is_empty() { None } else { self.store.asked(command) };
+        asked.is_some_and(|(keyspace, first, last)| withheld.range((keyspace, first)..=(keyspace, last)).next().is_some())
     }
 
     fn judge(&self, record: &CheckedRecord) -> Judgement {

@@ -8,13 +8,15 @@ use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::MissedTickBehavior;
 use trefoil::metadata::Epoch;
-use trefoil::model::{Instant, Stamp};
+use trefoil::model::{Instant, NodeId, Stamp};
 use trefoil::received::Slice;
 
 use super::Replication;
 use super::holes::Holes;
+use super::rebuild::Rebuilding;
 use crate::clock;
 use crate::coordinate::{Lane, Shared};
+use crate::metadata_log::MetadataLog;
 use crate::peer_rpc::PeerRpc;
 use crate::replica::Completion;
 
@@ -29,6 +31,8 @@ pub struct Peering {
     pub lane: Arc<Lane>,
     /// For questions to single nodes.
     pub rpc: Arc<dyn PeerRpc>,
+    /// Where it is written that something was lost.
+    pub log: Arc<dyn MetadataLog>,
     /// What becomes of what was found to be missing here and is logged.
     pub found: tokio::sync::Mutex<UnboundedReceiver<Vec<Completion>>>,
     /// The number under which that comes, behind those of the lanes.
@@ -36,13 +40,18 @@ pub struct Peering {
 }
 
 /// Runs until it is dropped.
-pub async fn run(peering: Peering) {
-    let peering = Arc::new(peering);
+pub async fn run(peering: Arc<Peering>) {
     let settings = peering.shared.replication.settings.clone();
     let mut ticks = tokio::time::interval(settings.report);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut changes = peering.shared.peers.changes();
-    let mut rounds = Rounds { peering, placed: None, raising: Vec::new(), holes: Holes::default() };
+    let mut rounds = Rounds {
+        peering,
+        placed: None,
+        raising: Vec::new(),
+        holes: Holes::default(),
+        rebuilding: Rebuilding::default(),
+    };
     // More often where what is purged is looked at sooner.
     let per_purge = (settings.purge_after.as_millis() / settings.report.as_millis().max(1) / 4) as u64;
     let per_save = per_purge.clamp(1, REPORTS_PER_SAVE);
@@ -70,6 +79,7 @@ struct Rounds {
     /// What may be purged from the next look on.
     raising: Vec<(Slice, Stamp)>,
     holes: Holes,
+    rebuilding: Rebuilding,
 }
 
 impl Rounds {
@@ -112,9 +122,10 @@ impl Rounds {
         }
     }
 
-    /// Begins to fetch what has been missing for long.
+    /// Begins to fetch what has been missing for long, and to rebuild what was lost.
     fn fill(&mut self) {
         self.holes.fill(&self.peering);
+        self.rebuilding.step(&self.peering);
     }
 
     /// Makes durable what is reconciled, lets go what is old enough, and log that nobody lacks.
@@ -142,7 +153,20 @@ impl Replication {
         }
         self.known.lock().rotate(&raised);
         self.release_log();
+        self.keep_clocks();
         self.exchange.lock().purgeable(now)
+    }
+
+    /// What other nodes' clocks had come to, for when they start again.
+    fn keep_clocks(&self) {
+        let heard: Vec<NodeId> = self.heard.lock().keys().copied().collect();
+        let clocks: Vec<_> = {
+            let exchange = self.exchange.lock();
+            heard.into_iter().filter_map(|node| Some((node, exchange.clock_of(node)?))).collect()
+        };
+        if let Err(error) = self.heard_clocks.learn(clocks) {
+            tracing::warn!(%error, "how far the clocks of other nodes had come is not on disk yet");
+        }
     }
 
     fn release_log(&self) {

@@ -21,6 +21,7 @@ use crate::coordinate::Shared;
 use crate::metadata_log::{MetadataLog, voters};
 use crate::peer_rpc::PeerRpc;
 use crate::peers::epoch_to_proto;
+use crate::replication::Peering;
 use crate::restore::share::Shares;
 
 /// How long another node may take to tell of itself.
@@ -41,6 +42,7 @@ pub struct Control {
     /// Whose turn it is to read a vnode for its digest.
     digesting: Arc<Semaphore>,
     crew: Option<Arc<Crew>>,
+    peering: Arc<Peering>,
 }
 
 impl Control {
@@ -51,8 +53,13 @@ impl Control {
         rpc: Arc<dyn PeerRpc>,
         shares: Arc<Shares>,
         crew: Option<Arc<Crew>>,
+        peering: Arc<Peering>,
     ) -> Control {
-        Control { shared, log, rpc, shares, digesting: Arc::new(Semaphore::new(1)), crew }
+        Control { shared, log, rpc, shares, digesting: Arc::new(Semaphore::new(1)), crew, peering }
+    }
+
+    pub(super) fn peering(&self) -> &Peering {
+        &self.peering
     }
 
     /// Whoever sees to backups, if there are any.

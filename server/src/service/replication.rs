@@ -23,6 +23,11 @@ impl Control {
         }
     }
 
+    /// Answers a node that starts, and has sent a [`v1::Greeting`].
+    pub fn answer_greeting(&self, from: NodeId) -> Bytes {
+        self.shared().replication.answer_greeting(from).encode_to_vec().into()
+    }
+
     /// Answers another node, which has sent a [`v1::ReplicationCall`].
     pub(super) async fn answer_replication(&self, body: Bytes) -> Result<Bytes, Status> {
         let call = v1::ReplicationCall::decode(body).map_err(|error| Status::invalid_argument(error.to_string()))?;
@@ -43,6 +48,10 @@ impl Control {
                 let page = self.shared().replication.page(read).await;
                 let page = page.map_err(|error| Status::unavailable(error.to_string()))?;
                 Ok(page.encode_to_vec().into())
+            }
+            Some(Call::Give(given)) => {
+                self.peering().take_given(given).await.map_err(Status::unavailable)?;
+                Ok(v1::GivenRecords {}.encode_to_vec().into())
             }
             None => Err(Status::unimplemented("the question is empty or of a later build")),
         }

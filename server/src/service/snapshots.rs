@@ -93,6 +93,7 @@ fn snapshot(snapshot: &Snapshot) -> v1::Snapshot {
         Cause::BeforeDrop => v1::SnapshotCause::BeforeDrop,
         Cause::BeforeTruncate => v1::SnapshotCause::BeforeTruncate,
         Cause::Backup => v1::SnapshotCause::Backup,
+        Cause::BeforeRebuild => v1::SnapshotCause::BeforeRebuild,
     };
     let tables = snapshot.tables.iter().map(|table| v1::SnapshotTable {
         id: convert::table_id(table.id),

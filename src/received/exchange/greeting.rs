@@ -19,9 +19,8 @@
 use super::{Exchange, Standing};
 use crate::model::{NodeId, Stamp};
 use crate::received::Slice;
-use crate::received::namer::CLOSED_BEHIND_US;
 use crate::received::report::{Report, SliceReport};
-use crate::received::told::Told;
+use crate::received::told::{Floors, Told};
 
 impl Exchange {
     /// What `peer` told last, as a report of its own, if it told anything in this run.
@@ -37,12 +36,21 @@ impl Exchange {
         })
     }
 
-    /// The highest stamp that a peer's clock had reached for certain, by its reports: what is to be kept on disk for
-    /// its next greeting.
+    /// What a peer's clock had reached for certain, by its reports: what is to be kept on disk for its next greeting. That it
+    /// promises from a distance behind its clock is left out of account, since the distance is a setting that may change from run
+    /// to run: a disk that is older by less than that lacks nothing that anybody has purged or forgotten.
     pub fn clock_of(&self, peer: NodeId) -> Option<Stamp> {
         let known = self.peers.get(&peer)?;
         let begun = Stamp(i64::try_from(known.newest?.incarnation).unwrap_or(i64::MAX));
-        Some(begun.max(Stamp(known.closed?.0.saturating_add(CLOSED_BEHIND_US))))
+        Some(begun.max(known.closed?))
+    }
+
+    /// Everything, for a peer that starts and has forgotten what it was told.
+    pub fn report_for_greeting(&mut self, peer: NodeId) -> Report {
+        if let Some(known) = self.peers.get_mut(&peer) {
+            known.acked = 0;
+        }
+        self.report_for(peer)
     }
 
     /// The slices of which this node holds less than it told. `remembered`: what the greeted peer has of it; `clock`:
@@ -77,6 +85,21 @@ impl Exchange {
                 state.wanted.union(&lacking);
             }
         }
+    }
+
+    /// The slices whose reads may not be answered yet.
+    pub fn withheld(&self) -> Vec<Slice> {
+        self.slices.keys().filter(|slice| !self.may_answer(**slice)).copied().collect()
+    }
+
+    /// What is settled of a slice, as it is told.
+    pub fn floors(&self, slice: Slice) -> Floors {
+        self.slices.get(&slice).map(|state| state.own.floors().clone()).unwrap_or_default()
+    }
+
+    /// Whether this replica may be counted: it has what it told, as far as anybody knows.
+    pub fn is_whole(&self, slice: Slice) -> bool {
+        self.slices.get(&slice).is_none_or(|state| state.standing == Standing::Whole)
     }
 
     /// Whether reads of a slice may be answered: everything that was wanted has come, and nothing is being rebuilt.

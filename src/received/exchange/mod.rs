@@ -26,7 +26,8 @@ use super::report::{Report, ReportNumber, SliceReport};
 use super::told::{Reconciled, Told};
 use super::{ReceivedSet, Slice};
 use crate::model::{Instant, KeyspaceId, MutationName, NodeId, Stamp, Vnode};
-use slice::{SliceState, Standing};
+use slice::SliceState;
+pub use slice::Standing;
 
 mod greeting;
 mod slice;
@@ -102,6 +103,10 @@ pub struct SliceStatus {
     pub slice: Slice,
     /// The placement in force.
     pub placement: u64,
+    /// Whether this replica may be counted.
+    pub standing: Standing,
+    /// Whether reads are answered: not before everything is here that others held when this node started.
+    pub may_answer: bool,
     /// Everything stamped so or before is in all replicas.
     pub reconciled: Stamp,
     /// Deletions so old may be gone.
@@ -355,9 +360,13 @@ impl Exchange {
         self.slices.get(&slice).map(SliceState::holes).unwrap_or_default()
     }
 
-    /// The slices in which this replica has lacked names for longer than `age_us`: these are not on their way any more.
+    /// The slices in which this replica has lacked names for longer than `age_us`: these are not on their way any more. Those
+    /// at once that are not answered for before the names are here.
     pub fn behind(&self, age_us: u64, now: Instant) -> Vec<Slice> {
-        let old = |state: &SliceState| state.behind_since().is_some_and(|since| now.since_us(since) >= age_us);
+        let old = |state: &SliceState| {
+            let lacks = state.behind_since().is_some_and(|since| now.since_us(since) >= age_us);
+            state.standing == Standing::Whole && (lacks || !state.has_what_it_wanted())
+        };
         self.slices.iter().filter(|(_, state)| old(state)).map(|(slice, _)| *slice).collect()
     }
 
@@ -365,10 +374,14 @@ impl Exchange {
     pub fn status(&self) -> impl Iterator<Item = SliceStatus> {
         self.slices.iter().filter(|(_, state)| state.placement > 0).map(|(slice, state)| {
             let mut holes = ReceivedSet::default();
-            state.holes().iter().for_each(|(_, names)| holes.union(names));
+            if state.standing == Standing::Whole {
+                state.holes().iter().for_each(|(_, names)| holes.union(names));
+            }
             SliceStatus {
                 slice: *slice,
                 placement: state.placement,
+                standing: state.standing,
+                may_answer: self.may_answer(*slice),
                 reconciled: self.reconciled(*slice),
                 purged: state.purged,
                 holes: holes.count(),

@@ -51,7 +51,7 @@ pub(super) struct SliceState {
 
 /// Whether a replica has what it should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Standing {
+pub enum Standing {
     /// As far as anybody knows.
     #[default]
     Whole,

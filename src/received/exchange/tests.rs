@@ -247,7 +247,7 @@ fn a_directory_that_is_older_than_what_was_told_is_noticed() {
     tell_all(&mut all);
     let remembered = all[1].remembered(NodeId(1)).unwrap();
     let clock = all[1].clock_of(NodeId(1)).unwrap();
-    assert_eq!(clock, Stamp(500 + crate::received::namer::CLOSED_BEHIND_US));
+    assert_eq!(clock, Stamp(500));
     let begin = |names: &[(u32, u64, u64)]| {
         let mut exchange = Exchange::new(NodeId(1), 10, Stamp(0), PURGE_AFTER_US);
         exchange.restore(SLICE, set(names), Reconciled::default(), Stamp(0), START);
