@@ -249,7 +249,12 @@ impl Store {
     }
 
     /// Lists `outputs` in the place of `inputs`, by one edit, and swaps the view.
-    pub(super) fn replace_files(&self, table: &Arc<Table>, inputs: &[Arc<LiveFile>], outputs: Vec<Arc<LiveFile>>) -> Result<()> {
+    pub(super) fn replace_files(
+        &self,
+        table: &Arc<Table>,
+        inputs: &[Arc<LiveFile>],
+        outputs: Vec<Arc<LiveFile>>,
+    ) -> Result<()> {
         let removed = inputs.iter().map(|file| Change::FileRemoved(file.meta.id));
         let added = outputs.iter().map(|file| Change::FileAdded(file.meta.clone()));
         let changes = removed.chain(added).collect();

@@ -152,18 +152,13 @@ impl Store {
     }
 
     /// Writes every file anew that holds any of these vnodes, one by one, without them.
-    fn leave_out(
-        &self,
-        table: &Arc<Table>,
-        vnodes: &BTreeSet<Vnode>,
-        now_us: i64,
-        pace: &dyn Pace,
-    ) -> Result<Cleared> {
+    fn leave_out(&self, table: &Arc<Table>, vnodes: &BTreeSet<Vnode>, now_us: i64, pace: &dyn Pace) -> Result<Cleared> {
         let now_s = now_us.div_euclid(1_000_000);
         loop {
             let claim = self.compacting.claim(now_s, |busy| {
                 let view = table.view();
-                let next = view.files.iter().find(|file| holds_any(file, vnodes) && !busy.files.contains(&file.meta.id));
+                let next =
+                    view.files.iter().find(|file| holds_any(file, vnodes) && !busy.files.contains(&file.meta.id));
                 next.map(|file| (Action::Merge, table.clone(), vec![file.clone()]))
             });
             let Some(claim) = claim else { break };

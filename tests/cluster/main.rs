@@ -32,6 +32,7 @@ mod hints;
 mod kills;
 mod levels;
 mod liveness;
+mod loss;
 mod observed;
 mod overload;
 mod peer_port;

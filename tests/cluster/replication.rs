@@ -23,7 +23,7 @@ fn fast() -> Settings {
 }
 
 /// A number of `/metrics`, without labels.
-async fn metric(cluster: &Cluster, node: u32, name: &str) -> f64 {
+pub async fn metric(cluster: &Cluster, node: u32, name: &str) -> f64 {
     let text = get(cluster.node(node).place.http, "/metrics").await.unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("trefoil_{name} ")).map(str::to_owned));
     line.and_then(|number| number.parse().ok()).unwrap_or(f64::NAN)
@@ -37,7 +37,7 @@ async fn metrics(cluster: &Cluster, name: &str) -> Vec<f64> {
     all
 }
 
-fn delete_request(key: i64) -> MutateRequest {
+pub fn delete_request(key: i64) -> MutateRequest {
     let mut request = write_request(key, 0, Quorum);
     request.options = options(Quorum);
     let delete = Change { op: Some(Op::DeletePartition(WholePartition::default())), ..Change::default() };
@@ -74,7 +74,7 @@ async fn write_and_delete(cluster: &Cluster) {
 }
 
 /// Compacts again and again until no node has a file of the table left.
-async fn all_gone(door: &Door) {
+pub async fn all_gone(door: &Door) {
     until("no deletion is left anywhere", async || {
         flush_and_compact(door).await;
         match file_bytes(door).await {
@@ -85,8 +85,20 @@ async fn all_gone(door: &Door) {
     .await;
 }
 
+/// Compacts again and again until all replicas hold so many partitions, deletions counted, and as many as each other.
+pub async fn until_gone(cluster: &Cluster, partitions: u64) {
+    let door = cluster.door(1);
+    until("a deletion is purged everywhere", async || {
+        flush_and_compact(&door).await;
+        let bytes = file_bytes(&door).await;
+        let (last, ..) = verify(cluster, 1).await;
+        if last.partitions == partitions { Ok(()) } else { Err(format!("{last:?}, {bytes:?}")) }
+    })
+    .await;
+}
+
 /// A cluster with a table whose deletions may go at once when they may go at all.
-async fn start() -> Cluster {
+pub async fn start() -> Cluster {
     start_with(fast()).await
 }
 

@@ -17,6 +17,7 @@ pub fn show(nodes: &[NodeStatus]) -> Result<()> {
         ("vnodes", Align::Right),
         ("behind", Align::Right),
         ("holes", Align::Right),
+        ("not read", Align::Right),
         ("on all since", Align::Right),
         ("purged since", Align::Right),
         ("waits for", Align::Left),
@@ -39,6 +40,7 @@ fn cells(node: u32, keyspace: &KeyspaceReplicas) -> Vec<String> {
         keyspace.vnodes.to_string(),
         keyspace.vnodes_behind.to_string(),
         keyspace.holes.to_string(),
+        keyspace.vnodes_not_read.to_string(),
         age(keyspace.lag_ms),
         age(keyspace.purge_lag_ms),
         listed(&waits_for(keyspace)),
@@ -62,8 +64,14 @@ fn waits_for(keyspace: &KeyspaceReplicas) -> Vec<u32> {
 
 /// What somebody should look at: nothing is purged while a replica is silent, however long.
 pub fn troubles(node: u32, report: &NodeReport) -> impl Iterator<Item = String> {
+    let lost = report.replication.iter().filter(|keyspace| keyspace.vnodes_withdrawn > 0).map(move |keyspace| {
+        format!(
+            "node {node}: {}: something of {} vnodes was lost there; they come anew from the other replicas and are not read there until then",
+            keyspace.keyspace, keyspace.vnodes_withdrawn
+        )
+    });
     let is_late = |keyspace: &&KeyspaceReplicas| keyspace.lag_ms.is_some_and(|lag| lag > LAG_WARN_MS);
-    report.replication.iter().filter(is_late).map(move |keyspace| {
+    let late = report.replication.iter().filter(is_late).map(move |keyspace| {
         let silent = keyspace.others.iter().filter(|other| {
             other.silent > 0 || other.lacks > 0 || other.report_age_ms.is_none_or(|age| age > LAG_WARN_MS)
         });
@@ -74,7 +82,8 @@ pub fn troubles(node: u32, report: &NodeReport) -> impl Iterator<Item = String> 
             "node {node}: {}: all replicas are known to be equal only up to {minutes} minutes ago, and no later deletion is purged{who}",
             keyspace.keyspace
         )
-    })
+    });
+    lost.chain(late)
 }
 
 /// The same for programs.
@@ -94,6 +103,8 @@ pub fn as_json(report: &NodeReport) -> Json {
             "vnodes": keyspace.vnodes,
             "vnodes_behind": keyspace.vnodes_behind,
             "holes": keyspace.holes,
+            "vnodes_withdrawn": keyspace.vnodes_withdrawn,
+            "vnodes_not_read": keyspace.vnodes_not_read,
             "lag_ms": keyspace.lag_ms,
             "purge_lag_ms": keyspace.purge_lag_ms,
             "others": others.collect::<Vec<_>>(),

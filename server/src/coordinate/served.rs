@@ -20,7 +20,7 @@ use super::round::Found;
 use super::{Lane, failure, hinted, request};
 use crate::clock;
 use crate::peers::{ReplyQueue, epoch_from_proto, epoch_to_proto};
-use crate::replica::{Completion, Judgement, Outcome, NOT_WHOLE, TOO_LATE, Ticket, WriteJob, judge};
+use crate::replica::{Completion, Judgement, NOT_WHOLE, Outcome, TOO_LATE, Ticket, WriteJob, judge};
 
 /// How long a record that was found elsewhere may wait for the log.
 const FOUND_PATIENCE: Duration = Duration::from_secs(10);

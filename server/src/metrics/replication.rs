@@ -13,6 +13,9 @@ const TOO_LATE: &str = "trefoil_replication_too_late_total";
 const FETCHED: &str = "trefoil_replication_records_fetched_total";
 const COMPARED_BYTES: &str = "trefoil_replication_compared_bytes_total";
 const ADOPTED: &str = "trefoil_replication_vnodes_compared_total";
+const REBUILT: &str = "trefoil_replication_vnodes_rebuilt_total";
+const WITHDRAWN: &str = "trefoil_replication_vnodes_withdrawn";
+const WITHHELD: &str = "trefoil_replication_vnodes_not_read";
 const HOLES: &str = "trefoil_replication_holes";
 const VNODES_BEHIND: &str = "trefoil_replication_vnodes_behind";
 const LAG_SECONDS: &str = "trefoil_replication_lag_seconds";
@@ -29,11 +32,14 @@ pub(super) fn look_at(replication: &Replication) {
     show(FETCHED, &counts.fetched);
     show(COMPARED_BYTES, &counts.compared_bytes);
     show(ADOPTED, &counts.adopted);
+    show(REBUILT, &counts.rebuilt);
     let summaries = replication.summaries();
     let sum = |of: fn(&crate::replication::Summary) -> u64| summaries.values().map(of).sum::<u64>() as f64;
     let most = |of: fn(&crate::replication::Summary) -> f64| summaries.values().map(of).fold(0.0, f64::max);
     gauge!(HOLES).set(sum(|summary| summary.holes));
     gauge!(VNODES_BEHIND).set(sum(|summary| summary.vnodes_behind));
+    gauge!(WITHDRAWN).set(sum(|summary| summary.vnodes_withdrawn));
+    gauge!(WITHHELD).set(sum(|summary| summary.vnodes_not_read));
     gauge!(LAG_SECONDS).set(most(|summary| summary.lag_s));
     gauge!(PURGE_LAG_SECONDS).set(most(|summary| summary.purge_lag_s));
 }
@@ -47,6 +53,12 @@ pub(super) fn describe() {
     describe_counter!(FETCHED, "Records that were missing here and came from another replica's log");
     describe_counter!(COMPARED_BYTES, Unit::Bytes, "Data that was read to compare this replica with another");
     describe_counter!(ADOPTED, "Vnodes that lacked writes no log had, compared with another replica and made whole");
+    describe_counter!(
+        REBUILT,
+        "Vnodes of a keyspace of which something was lost here, and that came anew from the others"
+    );
+    describe_gauge!(WITHDRAWN, "Vnodes of a keyspace of which something was lost here, and that wait to come anew");
+    describe_gauge!(WITHHELD, "Vnodes of a keyspace that are not read here, since others have what is missing");
     describe_gauge!(HOLES, "Writes that other replicas have and this one lacks");
     describe_gauge!(VNODES_BEHIND, "Vnodes of a keyspace in which it lacks any");
     describe_gauge!(LAG_SECONDS, Unit::Seconds, "Age of what is known to be on all replicas, in the worst vnode");

@@ -71,8 +71,7 @@ async fn ask(rpc: &dyn PeerRpc, node: NodeId) -> Option<Greeted> {
 }
 
 fn read(from: NodeId, answer: Bytes) -> Result<Greeted, String> {
-    let v1::Greeted { clock, remembered, report } =
-        v1::Greeted::decode(answer).map_err(|error| error.to_string())?;
+    let v1::Greeted { clock, remembered, report } = v1::Greeted::decode(answer).map_err(|error| error.to_string())?;
     let read = |bytes: Bytes| {
         let report = (!bytes.is_empty()).then(|| Report::decode(bytes)).transpose();
         report.map_err(|error| error.to_string())

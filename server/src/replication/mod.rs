@@ -254,7 +254,9 @@ impl Arrivals for Replication {
     fn withholds(&self, command: &ReadCommand) -> bool {
         let withheld = self.withheld.load();
         let asked = if withheld.is_empty() { None } else { self.store.asked(command) };
-        asked.is_some_and(|(keyspace, first, last)| withheld.range((keyspace, first)..=(keyspace, last)).next().is_some())
+        asked.is_some_and(|(keyspace, first, last)| {
+            withheld.range((keyspace, first)..=(keyspace, last)).next().is_some()
+        })
     }
 
     fn judge(&self, record: &CheckedRecord) -> Judgement {

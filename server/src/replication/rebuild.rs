@@ -98,7 +98,9 @@ async fn withdraw_quarantined(peering: &Peering) -> Result<(), String> {
     let mut lost: BTreeMap<Slice, u64> = BTreeMap::new();
     let withdrawn = replication.store.withdrawn();
     for file in replication.store.quarantined() {
-        let Some(table) = state.table(file.table).filter(|table| state.restore_of(table.id).is_none()) else { continue };
+        let Some(table) = state.table(file.table).filter(|table| state.restore_of(table.id).is_none()) else {
+            continue;
+        };
         let Some(keyspace) = state.keyspace(table.keyspace) else { continue };
         for vnode in file.vnodes.iter().flat_map(|(first, last)| (first.0..=last.0).map(Vnode)) {
             let replicas = state.ring().replicas_of(keyspace, vnode);
@@ -111,7 +113,10 @@ async fn withdraw_quarantined(peering: &Peering) -> Result<(), String> {
     if lost.is_empty() {
         return Ok(());
     }
-    tracing::error!(vnodes = lost.len(), "a quarantined file held something of these vnodes: they are rebuilt from the other replicas");
+    tracing::error!(
+        vnodes = lost.len(),
+        "a quarantined file held something of these vnodes: they are rebuilt from the other replicas"
+    );
     let done = off_runtime(move || replication.withdraw(&lost)).await;
     done.ok_or("it was not finished")?.map_err(|error| error.to_string())
 }
@@ -158,9 +163,7 @@ async fn rebuild_keyspace(peering: &Peering, keyspace: KeyspaceId, vnodes: BTree
         }
     }
     if !ready.is_empty() {
-        let cleared = off_runtime(move || {
-            replication.store.clear_withdrawn(keyspace, clock::wall_us(), &Unpaced)
-        });
+        let cleared = off_runtime(move || replication.store.clear_withdrawn(keyspace, clock::wall_us(), &Unpaced));
         match cleared.await.ok_or("it was not finished")?.map_err(|error| error.to_string())? {
             Cleared::Whole => {}
             Cleared::NotYet => return Err("files that hold something of it are being compacted".to_owned()),
@@ -192,7 +195,8 @@ impl Sources {
         let keyspace = state.keyspace(slice.0).ok_or("the keyspace is gone")?;
         let replicas = state.ring().replicas_of(keyspace, slice.1);
         let own = peering.shared.identity.node;
-        let others: Vec<NodeId> = replicas.nodes.iter().map(|replica| replica.node).filter(|node| *node != own).collect();
+        let others: Vec<NodeId> =
+            replicas.nodes.iter().map(|replica| replica.node).filter(|node| *node != own).collect();
         let answers = join_all(others.iter().map(|node| found(peering, *node, slice))).await;
         let mut sources = Sources {
             placement: replicas.placement,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trefoil::model::{Instant, KeyspaceId, NodeId, Stamp, Vnode};
-use trefoil::received::exchange::SliceStatus;
+use trefoil::received::exchange::{SliceStatus, Standing};
 
 use super::Replication;
 use crate::clock;
@@ -20,6 +20,10 @@ pub struct Summary {
     pub vnodes_behind: u64,
     /// How many writes are missing here.
     pub holes: u64,
+    /// Of how many of them something was lost here: they come anew from the others.
+    pub vnodes_withdrawn: u64,
+    /// How many of them are not read here, those included, before what is missing has come.
+    pub vnodes_not_read: u64,
     /// Vnodes of which nothing is known to be on all replicas.
     pub unknown: u64,
     /// Vnodes in which no deletion may go.
@@ -69,6 +73,8 @@ impl Summary {
     fn add(&mut self, status: SliceStatus, now_us: i64) {
         self.vnodes += 1;
         self.vnodes_behind += u64::from(status.holes > 0);
+        self.vnodes_withdrawn += u64::from(status.standing != Standing::Whole);
+        self.vnodes_not_read += u64::from(!status.may_answer);
         self.holes += status.holes;
         self.unknown += u64::from(status.reconciled.0 <= 0);
         self.unpurged += u64::from(status.purged.0 <= 0);

@@ -30,7 +30,8 @@ fn store() -> Arc<Store> {
 }
 
 fn replication(store: &Arc<Store>, closed: i64) -> Replication {
-    Replication::new(identity(), 1, Stamp(closed), store.clone(), ReplicationSettings::default())
+    let heard = HeardClocks::open(Arc::new(MemoryVfs::new()), std::path::Path::new("/node")).unwrap();
+    Replication::new(identity(), 1, Stamp(closed), store.clone(), Arc::new(heard), ReplicationSettings::default())
 }
 
 fn name(sequence: u64) -> MutationName {

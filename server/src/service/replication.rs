@@ -64,6 +64,8 @@ fn told(keyspace: String, summary: &Summary) -> v1::KeyspaceReplicas {
         vnodes: summary.vnodes,
         vnodes_behind: summary.vnodes_behind,
         holes: summary.holes,
+        vnodes_withdrawn: summary.vnodes_withdrawn,
+        vnodes_not_read: summary.vnodes_not_read,
         lag_ms: (summary.unknown == 0).then(|| millis(summary.lag_s)),
         purge_lag_ms: (summary.unpurged == 0).then(|| millis(summary.purge_lag_s)),
         others: summary.others.iter().map(|(node, other)| replica_view(*node, other)).collect(),

@@ -34,7 +34,7 @@ use crate::clock;
 use crate::coordinate::{Admission, Lane, LaneHandle, Limits, Naming, Reply, Shared};
 use crate::peers::{Link, PeerEvents, PeerService, Peers, ReplyQueue, run_link};
 use crate::replica::Replica;
-use crate::replication::Replication;
+use crate::replication::{HeardClocks, Replication};
 use crate::runtime::LaneRuntime;
 
 /// Longest wait for anything in a test.
@@ -265,7 +265,9 @@ fn store(state: &ClusterState) -> Store {
 
 fn shared(state: ClusterState, completions: crate::replica::Completions) -> Shared {
     let store = Arc::new(store(&state));
-    let replication = Replication::new(identity(&state), 1, Stamp(0), store.clone(), Default::default());
+    let heard = HeardClocks::open(Arc::new(MemoryVfs::new()), std::path::Path::new("/node")).unwrap();
+    let replication =
+        Replication::new(identity(&state), 1, Stamp(0), store.clone(), Arc::new(heard), Default::default());
     let replication = Arc::new(replication);
     let compaction = crate::config::CompactionConfig::default().of_threads();
     let scrub = crate::config::ScrubConfig::default().of_thread();
