@@ -215,15 +215,15 @@ impl Node {
         let ceiling = Arc::new(CeilingFile::new(vfs.clone(), &settings.data_directory));
         let behind = settings.replication.closed_behind;
         right_time::wait(&*rpc, state.ring(), identity.node).await;
+        let kept = settings.replication.clone();
         let found_ceiling = ceiling.read()?;
         // A directory that never was a node's has told nothing.
         let greeted = match found_ceiling > Stamp::default() {
-            true => greeting::greet(&*rpc, state.ring(), identity.node).await,
+            true => greeting::greet(&*rpc, state.ring(), identity.node, kept.without_others).await,
             false => Vec::new(),
         };
         let clock = greeted.iter().map(|greeted| greeted.clock).fold(found_ceiling, Stamp::max);
         let (naming, incarnation, closed) = start_naming(&ceiling, clock, &store, identity.node, behind).await?;
-        let kept = settings.replication.clone();
         let replication = Replication::new(identity, incarnation, closed, store.clone(), heard, kept);
         let replication = greeting::take_in(replication, &state, greeted, found_ceiling).await?;
         let archive = open_archive(&settings, identity, &state, Stamp(incarnation as i64)).await?;

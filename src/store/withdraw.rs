@@ -27,7 +27,7 @@ use crate::compaction::{self, Action, Pace, Proceed};
 use crate::model::{Fragment, KeyspaceId, Stamp, Stream, Vnode, VnodeBits};
 use crate::received::Slice;
 use crate::received::told::{Reconciled, Told};
-use crate::snapshot::Cause;
+use crate::snapshot::{Cause, TableInfo};
 use crate::sstable::SstableMeta;
 use crate::{Error, Result};
 
@@ -124,7 +124,8 @@ impl Store {
         let spec = table.spec();
         let name = format!("withdrawn-{}.{}-{placement}", spec.label.keyspace, spec.label.table);
         let _held = self.snapshots.changing.lock();
-        if self.snapshots.list().whole.values().any(|snapshot| snapshot.name == name) {
+        let has_it = |tables: &[TableInfo]| tables.iter().any(|info| info.id == spec.id);
+        if self.snapshots.list().whole.values().any(|kept| kept.name == name && has_it(&kept.tables)) {
             return Ok(());
         }
         let made = self.take_snapshot(&name, Cause::BeforeRebuild, now_us, std::slice::from_ref(table))?;

@@ -140,6 +140,7 @@ fn replication(mut section: Section) -> Result<ReplicationConfig, Problem> {
         closed_behind_s: section.number(&settings::CLOSED_BEHIND_S)?,
         purge_after_s: section.number(&settings::PURGE_AFTER_S)?,
         fetch_mib_per_s: section.number(&settings::FETCH_MIB_PER_S)?,
+        start_alone: section.flag("start_alone", false)?,
     };
     section.end()?;
     Ok(config)

@@ -31,7 +31,7 @@ use crate::backup::BackupSettings;
 use crate::coordinate::{Admission, Guardrails, Limits};
 use crate::hints::HintSettings;
 use crate::replica::{CompactionSettings, ScrubSettings};
-use crate::replication::ReplicationSettings;
+use crate::replication::{ReplicationSettings, WithoutOthers};
 
 /// All settings of a node. Numbers have the units of the file, which their names end in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,6 +141,8 @@ pub struct ReplicationConfig {
     pub purge_after_s: u64,
     /// What is fetched from other replicas in a second.
     pub fetch_mib_per_s: u64,
+    /// Whether the node starts though no other one answers.
+    pub start_alone: bool,
 }
 
 /// Snapshots that a node makes by itself.
@@ -327,6 +329,7 @@ impl ReplicationConfig {
             closed_behind: Duration::from_secs(self.closed_behind_s),
             purge_after: Duration::from_secs(self.purge_after_s),
             fetch_bytes_per_s: self.fetch_mib_per_s << 20,
+            without_others: if self.start_alone { WithoutOthers::Start } else { WithoutOthers::Wait },
         }
     }
 }

@@ -221,6 +221,7 @@ impl Default for ReplicationConfig {
             closed_behind_s: CLOSED_BEHIND_S.default,
             purge_after_s: PURGE_AFTER_S.default,
             fetch_mib_per_s: FETCH_MIB_PER_S.default,
+            start_alone: false,
         }
     }
 }

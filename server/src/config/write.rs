@@ -108,6 +108,8 @@ fn replication_text(replication: &ReplicationConfig) -> String {
         + &line(&settings::CLOSED_BEHIND_S, replication.closed_behind_s)
         + &line(&settings::PURGE_AFTER_S, replication.purge_after_s)
         + &line(&settings::FETCH_MIB_PER_S, replication.fetch_mib_per_s)
+        + "# true or false; default false: the node starts though no other one answers. Only where none is left for good.\n"
+        + &format!("start_alone = {}\n", replication.start_alone)
 }
 
 fn compaction_text(compaction: &CompactionConfig) -> String {

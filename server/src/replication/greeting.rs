@@ -20,9 +20,9 @@ use trefoil::received::report::Report;
 use trefoil::ring::Ring;
 use trefoil_proto::v1;
 
-use super::Replication;
 use super::heard::HeardClocks;
 use super::task::off_runtime;
+use super::{Replication, WithoutOthers};
 use crate::clock;
 use crate::peer_rpc::PeerRpc;
 
@@ -43,19 +43,21 @@ pub struct Greeted {
     report: Option<Report>,
 }
 
-/// Greets every other node that can be reached, and at least one. A node without others greets nobody.
-pub async fn greet(rpc: &dyn PeerRpc, ring: &Ring, own: NodeId) -> Vec<Greeted> {
+/// Greets every other node that can be reached, and at least one, unless the node is to start without. A node that has no
+/// others greets nobody.
+pub async fn greet(rpc: &dyn PeerRpc, ring: &Ring, own: NodeId, without_others: WithoutOthers) -> Vec<Greeted> {
     let others: Vec<NodeId> = ring.nodes().map(|node| node.id).filter(|id| *id != own).collect();
     let mut is_waiting = false;
     loop {
         let answers = join_all(others.iter().map(|node| ask(rpc, *node))).await;
         let greeted: Vec<Greeted> = answers.into_iter().flatten().collect();
-        if !greeted.is_empty() || others.is_empty() {
+        if !greeted.is_empty() || others.is_empty() || without_others == WithoutOthers::Start {
             return greeted;
         }
         if !std::mem::replace(&mut is_waiting, true) {
             tracing::warn!(
-                "no other node answers; this one waits, as only another can tell whether its data directory holds what it told"
+                "no other node answers; this one waits, as only another can tell whether its data directory holds what it told \
+                 (if there is none any more: start_alone = true in [replication])"
             );
         }
         tokio::time::sleep(AGAIN).await;

@@ -62,6 +62,17 @@ pub struct ReplicationSettings {
     pub purge_after: Duration,
     /// What is fetched from other replicas in a second, in bytes.
     pub fetch_bytes_per_s: u64,
+    /// What a start does while no other node answers.
+    pub without_others: WithoutOthers,
+}
+
+/// What a node does at its start while no other node answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WithoutOthers {
+    /// It waits: nobody can tell it yet whether its data directory holds what it told.
+    Wait,
+    /// It starts: an operator has said that there is no other node.
+    Start,
 }
 
 impl Default for ReplicationSettings {
@@ -71,6 +82,7 @@ impl Default for ReplicationSettings {
             closed_behind: Duration::from_secs(60),
             purge_after: Duration::from_secs(600),
             fetch_bytes_per_s: 16 << 20,
+            without_others: WithoutOthers::Wait,
         }
     }
 }

@@ -39,6 +39,7 @@ mod scrub;
 mod snapshots;
 mod straight;
 mod touched;
+mod withdraw;
 
 /// A second table.
 const OTHER: TableId = TableId(Uuid::from_u128(8));

@@ -1,5 +1,7 @@
 //! Backups of whole nodes to a bucket in memory that fails when it is told to.
 
+use std::collections::BTreeSet;
+
 use tokio::time::timeout;
 use trefoil::backup::{Index, Manifest, Part, Phase, Piece, layout};
 use trefoil_s3::{Call, Fault, Faulty, Memory, ObjectStore};
@@ -41,7 +43,7 @@ async fn start_with(change: impl Fn(BackupSettings) -> BackupSettings) -> Tried 
     let asked = plan.clone();
     // Of each key the first answer is lost and later ones come, or nobody would ever learn anything: whoever asks again
     // finds what the lost call made.
-    let mut lost = std::collections::BTreeSet::new();
+    let mut lost = BTreeSet::new();
     let bucket = Arc::new(Faulty::new(Arc::new(Memory::default()), move |call, key| {
         let below = key.split_once('/').map_or(key, |(_, below)| below);
         let plan = asked.lock();
