@@ -61,14 +61,20 @@ impl Store {
         self.memory.withdrawn.load_full()
     }
 
-    /// Takes withdrawn vnodes out of all files of a keyspace, those that are quarantined included, after a snapshot of each
-    /// table that has any, which goes by itself after a while. Blocks, as a compaction does. To be called when whatever is
+    /// Takes vnodes that are withdrawn out of all files of a keyspace, those that are quarantined included, after a snapshot of
+    /// each table that has any, which goes by itself after a while. Blocks, as a compaction does. To be called when whatever is
     /// quarantined has been withdrawn. `now_us` is the time of day.
-    pub fn clear_withdrawn(&self, keyspace: KeyspaceId, now_us: i64, pace: &dyn Pace) -> Result<Cleared> {
+    pub fn clear_withdrawn(
+        &self,
+        keyspace: KeyspaceId,
+        vnodes: &BTreeSet<Vnode>,
+        now_us: i64,
+        pace: &dyn Pace,
+    ) -> Result<Cleared> {
         let withdrawn = self.withdrawn();
-        let of_it = withdrawn.range((keyspace, Vnode(0))..=(keyspace, Vnode(u32::MAX)));
-        let vnodes: BTreeSet<Vnode> = of_it.clone().map(|((_, vnode), _)| *vnode).collect();
-        let Some(placement) = of_it.map(|(_, placement)| *placement).max() else { return Ok(Cleared::Whole) };
+        let placement_of = |vnode: &Vnode| withdrawn.get(&(keyspace, *vnode)).copied();
+        let vnodes: BTreeSet<Vnode> = vnodes.iter().filter(|vnode| placement_of(vnode).is_some()).copied().collect();
+        let Some(placement) = vnodes.iter().filter_map(placement_of).max() else { return Ok(Cleared::Whole) };
         let tables = self.memory.tables.load_full();
         let mut cleared = Cleared::Whole;
         for table in tables.values().filter(|table| table.spec().keyspace == keyspace) {
@@ -91,7 +97,11 @@ impl Store {
     pub fn rebuilt(&self, slice: Slice, told: &Told, purged: Stamp) -> Result<()> {
         self.sync()?;
         let mut manifest = self.manifest.lock();
-        let from = self.memory.names.lock().appended().max(manifest.state().replay_from);
+        // Whatever was logged until now, by this run or before, is no name that the sources know of, or is among theirs.
+        let from = {
+            let names = self.memory.names.lock();
+            names.appended().max(names.inserted())
+        };
         let through = manifest.state().reconciled.get(&slice).map(|held| held.through).unwrap_or_default();
         let (keyspace, vnode) = slice;
         manifest.commit(vec![

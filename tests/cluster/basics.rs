@@ -57,11 +57,16 @@ async fn nodes_come_back_in_any_order() {
         let key = round as i64;
         cluster.door(order[0]).write(key, key, All).await.unwrap();
         cluster.kill_all();
-        for id in order {
-            cluster.node_mut(id).start();
-            // The next one starts when this one serves: none needs another to serve what it holds.
+        // The first one serves when a second one is there to tell it that it has what it told, and needs no third.
+        let [first, second, third] = order;
+        cluster.node_mut(first).start();
+        until_starting(&cluster, first).await;
+        cluster.node_mut(second).start();
+        for id in [first, second] {
             cluster.node_mut(id).ready().await;
         }
+        cluster.node_mut(third).start();
+        cluster.node_mut(third).ready().await;
         cluster.settled().await;
         for id in order {
             for key in 0..=key {

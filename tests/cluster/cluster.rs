@@ -10,7 +10,7 @@ use trefoil_proto::v1::HintsAction;
 
 use crate::bucket::Bucket;
 use crate::door::Door;
-use crate::process::{Place, Process, Settings, settings_text};
+use crate::process::{Place, Process, Settings, get, settings_text};
 use crate::wait::until;
 
 /// The zones of every cluster here; all are in the region `local`.
@@ -137,6 +137,21 @@ impl Cluster {
         let running = self.running();
         for id in &running {
             self.sees_alive(*id, &running).await;
+        }
+    }
+
+    /// Waits until every node that runs has what the others held when it started, and reads all its vnodes.
+    pub async fn whole(&self) {
+        for id in self.running() {
+            until(&format!("node {id} reads all its vnodes"), async || {
+                let text = get(self.node(id).place.http, "/metrics").await.map_err(|error| error.to_string())?;
+                let line = text.lines().find(|line| line.starts_with("trefoil_replication_vnodes_not_read "));
+                match line {
+                    Some("trefoil_replication_vnodes_not_read 0") => Ok(()),
+                    other => Err(format!("{other:?}")),
+                }
+            })
+            .await;
         }
     }
 

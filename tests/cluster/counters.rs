@@ -124,6 +124,7 @@ async fn b029_a_counter_survives_kills_of_every_node() {
     let acknowledged = counted.acknowledged.load(Ordering::Relaxed) as i64;
     let most = acknowledged + counted.unknown.load(Ordering::Relaxed) as i64;
     println!("{acknowledged} acknowledged, at most {most}");
+    cluster.whole().await;
     let first = cluster.door(1).read(1, All).await.unwrap().unwrap();
     assert!((acknowledged..=most).contains(&first), "{first} is not in {acknowledged}..={most}");
     for id in cluster.ids() {

@@ -77,6 +77,7 @@ async fn refuses_writes_and_says_why(cluster: &Cluster) {
 }
 
 async fn reads_everything(cluster: &Cluster) {
+    cluster.whole().await;
     for key in 0..KEYS {
         for by in cluster.ids() {
             assert_eq!(cluster.door(by).read(key, One).await.unwrap(), Some(key), "key {key} by {by}");

@@ -55,6 +55,7 @@ async fn a_table_made_anew_begins_empty_on_a_node_that_was_away() {
         let alone = cluster.door(away).scan(One).await.unwrap();
         assert!(alone.iter().all(|row| *row == (1_000, 1)), "node {away} shows {alone:?}");
         cluster.settled().await;
+        cluster.whole().await;
         assert_eq!(cluster.door(away).scan(All).await.unwrap(), [(1_000, 1)]);
         everybody_sees(&cluster, &[(1_000, 1)]).await;
         fill(&cluster, 0..30).await;

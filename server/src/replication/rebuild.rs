@@ -93,6 +93,10 @@ async fn attempt(peering: Arc<Peering>) {
 /// the file's rows anew by itself.
 async fn withdraw_quarantined(peering: &Peering) -> Result<(), String> {
     let replication = peering.shared.replication.clone();
+    // The disk may not know yet of what was withdrawn before: it was full, say.
+    let store = replication.store.clone();
+    let known = off_runtime(move || store.withdraw(&store.withdrawn())).await;
+    known.ok_or("it was not finished")?.map_err(|error| error.to_string())?;
     let state = peering.shared.cluster.load_full();
     let own = peering.shared.identity.node;
     let mut lost: BTreeMap<Slice, u64> = BTreeMap::new();
@@ -154,16 +158,17 @@ async fn rebuild_keyspace(peering: &Peering, keyspace: KeyspaceId, vnodes: BTree
         return Ok(());
     }
     // As long as nobody can give it, what is left stays where it is.
-    let mut ready: Vec<Vnode> = Vec::new();
+    let mut ready: BTreeSet<Vnode> = BTreeSet::new();
     let mut obstacle = None;
     for vnode in vnodes {
         match Sources::find(peering, (keyspace, vnode)).await {
-            Ok(_) => ready.push(vnode),
+            Ok(_) => drop(ready.insert(vnode)),
             Err(reason) => obstacle = Some(reason),
         }
     }
     if !ready.is_empty() {
-        let cleared = off_runtime(move || replication.store.clear_withdrawn(keyspace, clock::wall_us(), &Unpaced));
+        let (store, vnodes) = (replication.store.clone(), ready.clone());
+        let cleared = off_runtime(move || store.clear_withdrawn(keyspace, &vnodes, clock::wall_us(), &Unpaced));
         match cleared.await.ok_or("it was not finished")?.map_err(|error| error.to_string())? {
             Cleared::Whole => {}
             Cleared::NotYet => return Err("files that hold something of it are being compacted".to_owned()),
@@ -195,8 +200,15 @@ impl Sources {
         let keyspace = state.keyspace(slice.0).ok_or("the keyspace is gone")?;
         let replicas = state.ring().replicas_of(keyspace, slice.1);
         let own = peering.shared.identity.node;
-        let others: Vec<NodeId> =
-            replicas.nodes.iter().map(|replica| replica.node).filter(|node| *node != own).collect();
+        let (mut others, mut why_not): (Vec<NodeId>, Vec<String>) = (Vec::new(), Vec::new());
+        let alive = peering.shared.peers.alive().clone();
+        for node in replicas.nodes.iter().map(|replica| replica.node).filter(|node| *node != own) {
+            match alive.contains(&node) {
+                true => others.push(node),
+                false => why_not.push(format!("node {} is not seen alive", node.0)),
+            }
+        }
+        let needed = (replicas.nodes.len() - 1) / 2 + 1;
         let answers = join_all(others.iter().map(|node| found(peering, *node, slice))).await;
         let mut sources = Sources {
             placement: replicas.placement,
@@ -205,7 +217,6 @@ impl Sources {
             known_through: peering.shared.replication.exchange.lock().reconciled(slice),
             purged: Stamp::default(),
         };
-        let mut why_not = Vec::new();
         for (node, answer) in others.iter().zip(answers) {
             match answer {
                 Ok(found) if found.placement != replicas.placement => {
@@ -223,7 +234,6 @@ impl Sources {
                 Err(reason) => why_not.push(format!("node {}: {reason}", node.0)),
             }
         }
-        let needed = others.len() / 2 + 1;
         if sources.nodes.len() < needed {
             let (found, why_not) = (sources.nodes.len(), why_not.join(", "));
             return Err(format!("{needed} other replicas are needed and {found} can give it ({why_not})"));

@@ -100,6 +100,11 @@ impl Restore for RestoreService {
         } else {
             vec![id("restore", &asked).map_err(v1::Error::into_status)?]
         };
+        let state = self.control.state();
+        if wanted.iter().any(|restore| !state.restores().contains_key(restore)) {
+            // Whoever hears that it is over finds its tables open on every node.
+            self.control.applied_everywhere(state.epoch(), APPLY_TIMEOUT).await;
+        }
         let found = join_all(wanted.into_iter().map(|restore| self.progress(restore))).await;
         Ok(Response::new(v1::RestoreStatusResponse { restores: found.into_iter().flatten().collect() }))
     }

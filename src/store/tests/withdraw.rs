@@ -1,6 +1,6 @@
 //! A replica that has lost something: nothing of it is read or told, and what is left goes before it comes anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{KEYSPACE, Node, OTHER, identity, read_partition};
@@ -36,6 +36,10 @@ fn node() -> Node {
         node.write(&rows(partition, [(2, value("memory", 2))]));
     }
     node
+}
+
+fn lost_vnode() -> BTreeSet<Vnode> {
+    [slice(apart().0).1].into()
 }
 
 fn withdraw(node: &Node) {
@@ -83,8 +87,8 @@ fn only_what_was_withdrawn_goes_and_is_kept_aside_once() {
     let node = node();
     let (lost, kept) = apart();
     withdraw(&node);
-    assert_eq!(node.store.clear_withdrawn(KEYSPACE, 5_000_000, &Unpaced).unwrap(), Cleared::Whole);
-    assert_eq!(node.store.clear_withdrawn(KEYSPACE, 6_000_000, &Unpaced).unwrap(), Cleared::Whole);
+    assert_eq!(node.store.clear_withdrawn(KEYSPACE, &lost_vnode(), 5_000_000, &Unpaced).unwrap(), Cleared::Whole);
+    assert_eq!(node.store.clear_withdrawn(KEYSPACE, &lost_vnode(), 6_000_000, &Unpaced).unwrap(), Cleared::Whole);
     let snapshots = node.store.snapshots();
     let own: Vec<_> = snapshots.whole.values().filter(|snapshot| snapshot.cause == Cause::BeforeRebuild).collect();
     assert_eq!(own.len(), 2, "one of each table");
@@ -96,7 +100,10 @@ fn only_what_was_withdrawn_goes_and_is_kept_aside_once() {
         assert!(!vnodes.is_empty() && vnodes.iter().all(|vnode| *vnode == slice(kept).1), "{vnodes:?}");
     }
     let node = node.checked();
+    // Nothing was logged since the start, and the log still holds what was told once.
     node.store.rebuilt(slice(lost), &told([1]), Stamp(7)).unwrap();
+    let node = node.checked();
+    assert_eq!(node.store.received_of(slice(lost)), *told([1]).set());
     assert_eq!(node.read(read_partition(lost, Vec::new(), Direction::Forward)), []);
     assert_eq!(node.read(read_partition(kept, Vec::new(), Direction::Forward)).len(), 3);
 }
@@ -106,7 +113,7 @@ fn what_was_rebuilt_has_the_names_of_its_sources_and_none_of_its_own_from_before
     let (lost, _) = apart();
     let node = node();
     withdraw(&node);
-    node.store.clear_withdrawn(KEYSPACE, 5_000_000, &Unpaced).unwrap();
+    node.store.clear_withdrawn(KEYSPACE, &lost_vnode(), 5_000_000, &Unpaced).unwrap();
     node.store.rebuilt(slice(lost), &told([1, 2]), Stamp(7)).unwrap();
     let check = |node: &Node, names: &[(u32, u64)]| {
         let set = node.store.received_of(slice(lost));
@@ -139,11 +146,11 @@ fn clearing_that_is_stopped_goes_on_later() {
     }
     let node = node();
     withdraw(&node);
-    let stopped = node.store.clear_withdrawn(KEYSPACE, 5_000_000, &Never);
+    let stopped = node.store.clear_withdrawn(KEYSPACE, &lost_vnode(), 5_000_000, &Never);
     assert!(matches!(stopped, Err(Error::Stopped)));
     let node = node.checked();
     is_withdrawn(&node);
-    assert_eq!(node.store.clear_withdrawn(KEYSPACE, 6_000_000, &Unpaced).unwrap(), Cleared::Whole);
+    assert_eq!(node.store.clear_withdrawn(KEYSPACE, &lost_vnode(), 6_000_000, &Unpaced).unwrap(), Cleared::Whole);
 }
 
 /// Power is lost at each call of withdrawal, clearing and rebuild in turn: afterwards the slice is whole as it was, withdrawn, or
@@ -165,7 +172,7 @@ fn a_withdrawal_survives_the_loss_of_power_at_every_call() {
         vfs.power_off_at(begun + at);
         let run = || -> crate::Result<()> {
             node.store.withdraw(&BTreeMap::from([(slice(lost), 4)]))?;
-            node.store.clear_withdrawn(KEYSPACE, 5_000_000, &Unpaced)?;
+            node.store.clear_withdrawn(KEYSPACE, &lost_vnode(), 5_000_000, &Unpaced)?;
             node.store.rebuilt(slice(lost), &told([1]), Stamp(7))
         };
         let done = run();

@@ -118,6 +118,26 @@ impl Tried {
         manifest
     }
 
+    /// Waits until every file that the node has is in the bucket: compactions make new ones meanwhile.
+    async fn has_files_of(&self, node: &Node) {
+        let uploaded = timeout(PATIENCE, async {
+            loop {
+                let mut lacking = 0;
+                for (file, _) in node.shared.replica.store().live_files() {
+                    let key = format!("{}/{}", self.cluster, layout::file(&file.hash, None));
+                    let found = self.bucket.head(&key).await.unwrap();
+                    assert!(found.as_ref().is_none_or(|found| found.bytes == file.bytes), "{key}");
+                    lacking += u64::from(found.is_none());
+                }
+                if lacking == 0 {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        uploaded.await.expect("all files are uploaded in time");
+    }
+
     /// The pieces of a node follow on each other.
     async fn check_chain(&self, node: NodeId) {
         let listed = self.bucket.list(&format!("{}/{}", self.cluster, layout::log_of(node)), None).await.unwrap();
@@ -185,9 +205,7 @@ async fn b082_what_came_during_an_outage_is_uploaded_after_it() {
         eventually(|| tried.archive(at).standing().troubles.is_empty()).await;
     }
     for (node, _) in &tried.nodes {
-        for (file, _) in node.shared.replica.store().live_files() {
-            assert_eq!(tried.get(&layout::file(&file.hash, None)).await.len() as u64, file.bytes);
-        }
+        tried.has_files_of(node).await;
         tried.check_chain(node.shared.identity.node).await;
     }
     tried.stop().await;
