@@ -27,7 +27,6 @@ use tonic::service::Routes;
 use trefoil::commitlog::Position;
 use trefoil::metadata::{ClusterState, Epoch, encode_table};
 use trefoil::model::{Identity, Instant, NodeId, Stamp};
-use trefoil::received::namer::{HybridClock, Namer, Tick};
 use trefoil::snapshot::TableLabel;
 use trefoil::store::{Content, Store, StoreOptions, TableSpec};
 use trefoil::vfs::Vfs;
@@ -39,16 +38,17 @@ use crate::birth::{self, BirthConfig, BirthError, Desk, InitialMember};
 use crate::ceiling::{CeilingFile, keep_raised};
 use crate::clock;
 use crate::config::{Config, MemberConfig};
-use crate::coordinate::{Admission, CounterTurns, Guardrails, Lane, LanePostman, Limits, Naming, Shared};
+use crate::coordinate::{Admission, CounterTurns, Guardrails, Lane, LanePostman, Limits, Shared};
 use crate::hints::{Ground, HintSettings, Hints};
 use crate::metadata_log::{MetadataLog, RaftLog, Timing};
 use crate::peers::{PeerEvents, PeerService, Peers, ReplyQueue};
-use crate::replica::{CompactionSettings, Completions, Replica, ScrubSettings};
+use crate::replica::{CompactionSettings, Completion, Completions, Replica, ScrubSettings};
 use crate::replication::{self, HeardClocks, Peering, Replication, ReplicationSettings, greeting};
 use crate::restore;
 use crate::restore::share::{self, OfS3, Shares};
 use crate::runtime::{LaneRuntime, accept};
 use crate::service;
+use beginning::{Before, Begun};
 use tasks::{Follower, run_lane, watch_peers};
 
 pub use address_book::AddressBook;
@@ -173,6 +173,10 @@ struct Door {
 }
 
 impl Door {
+    fn new(desk: Arc<Desk>) -> Door {
+        Door { desk, heard: OnceLock::new(), lanes: OnceLock::new(), control: OnceLock::new() }
+    }
+
     /// Who starts is told what there is to tell by now.
     fn answer_greeting(&self, from: NodeId) -> Result<Bytes, Status> {
         match (self.control.get(), self.heard.get()) {
@@ -195,12 +199,7 @@ impl Node {
     pub async fn start(settings: NodeSettings, vfs: Arc<dyn Vfs>) -> Result<Node, StartError> {
         let peer_listener = listen("node.peer_address", &settings.peer_address)?;
         let client_port = claim("node.client_address", &settings.client_address)?;
-        let door = Arc::new(Door {
-            desk: Desk::new(settings.birth.clone()),
-            heard: OnceLock::new(),
-            lanes: OnceLock::new(),
-            control: OnceLock::new(),
-        });
+        let door = Arc::new(Door::new(Desk::new(settings.birth.clone())));
         let runtimes = start_runtimes(settings.lanes)?;
         let (stop_peers, stop_clients) = (watch::channel(false).0, watch::channel(false).0);
         let mut tasks = vec![serve_peers(peer_listener, &runtimes, &door, &stop_peers)];
@@ -213,19 +212,9 @@ impl Node {
         let identity = Identity { cluster: state.cluster(), node: log.me(), vnode_bits: state.ring().vnode_bits() };
         let store = open_store(vfs.clone(), &settings, identity, &state).await?;
         let ceiling = Arc::new(CeilingFile::new(vfs.clone(), &settings.data_directory));
-        let behind = settings.replication.closed_behind;
         right_time::wait(&*rpc, state.ring(), identity.node).await;
-        let kept = settings.replication.clone();
-        let found_ceiling = ceiling.read()?;
-        // A directory that never was a node's has told nothing.
-        let greeted = match found_ceiling > Stamp::default() {
-            true => greeting::greet(&*rpc, state.ring(), identity.node, kept.without_others).await,
-            false => Vec::new(),
-        };
-        let clock = greeted.iter().map(|greeted| greeted.clock).fold(found_ceiling, Stamp::max);
-        let (naming, incarnation, closed) = start_naming(&ceiling, clock, &store, identity.node, behind).await?;
-        let replication = Replication::new(identity, incarnation, closed, store.clone(), heard, kept);
-        let replication = greeting::take_in(replication, &state, greeted, found_ceiling).await?;
+        let before = Before { identity, store: &store, ceiling: &ceiling, heard };
+        let Begun { naming, incarnation, replication } = before.begin(&*rpc, &state, &settings.replication).await?;
         let archive = open_archive(&settings, identity, &state, Stamp(incarnation as i64)).await?;
         // One for each lane, and one for what is found to be missing here.
         let (completions, mut receivers): (Vec<Completions>, Vec<_>) =
@@ -246,8 +235,7 @@ impl Node {
             incarnation,
         });
         let lanes: Vec<Arc<Lane>> = (0..settings.lanes).map(|number| Lane::new(number, shared.clone())).collect();
-        // Lanes and receivers are as many as settings.lanes, and one more.
-        let found = receivers.pop().unwrap_or_else(|| mpsc::unbounded_channel().1);
+        let peering = peering(&shared, &lanes, &rpc, &log, receivers.pop());
         for ((lane, runtime), receiver) in lanes.iter().zip(&runtimes).zip(receivers) {
             tasks.extend(run_lane(lane, runtime, receiver));
         }
@@ -256,14 +244,6 @@ impl Node {
         let directory = settings.data_directory.join("hints");
         shared.hints.start(Ground { vfs, directory, owner: identity, postman }).map_err(StartError::Thread)?;
         let crew = shared.archive.clone().map(|archive| Arc::new(Crew::new(shared.clone(), rpc.clone(), archive)));
-        let peering = Arc::new(Peering {
-            shared: shared.clone(),
-            lane: lanes[0].clone(),
-            rpc: rpc.clone(),
-            log: log.clone(),
-            found: tokio::sync::Mutex::new(found),
-            found_lane: settings.lanes,
-        });
         let control =
             service::Control::new(shared.clone(), log.clone(), rpc, shares.clone(), crew.clone(), peering.clone());
         let control = Arc::new(control);
@@ -398,6 +378,26 @@ fn serve_peers(
     tokio::spawn(accept(listener, sockets))
 }
 
+/// What replicas need to ask each other and to log what they get. `found`: where that completes, behind the lanes.
+fn peering(
+    shared: &Arc<Shared>,
+    lanes: &[Arc<Lane>],
+    rpc: &Arc<AddressBook>,
+    log: &Arc<RaftLog>,
+    found: Option<mpsc::UnboundedReceiver<Vec<Completion>>>,
+) -> Arc<Peering> {
+    // There is one more than lanes, so it is always there.
+    let found = found.unwrap_or_else(|| mpsc::unbounded_channel().1);
+    Arc::new(Peering {
+        shared: shared.clone(),
+        lane: lanes[0].clone(),
+        rpc: rpc.clone(),
+        log: log.clone(),
+        found: tokio::sync::Mutex::new(found),
+        found_lane: lanes.len(),
+    })
+}
+
 /// What loads this node's shares of restores.
 fn shares(vfs: &Arc<dyn Vfs>, settings: &NodeSettings, shared: &Shared) -> Arc<Shares> {
     Arc::new(Shares::new(share::Ground {
@@ -470,39 +470,6 @@ async fn open_archive(
     Ok(Some(Arc::new(archive)))
 }
 
-/// Waits until the clock can give the start stamp of this run, and makes a ceiling above it durable. `reached`: what no clock
-/// of an earlier run exceeded.
-async fn start_naming(
-    ceiling: &CeilingFile,
-    reached: Stamp,
-    store: &Store,
-    node: NodeId,
-    behind: Duration,
-) -> Result<(Naming, u64, Stamp), StartError> {
-    let behind_us = i64::try_from(behind.as_micros()).unwrap_or(i64::MAX);
-    let mut hybrid = HybridClock::new(reached, store.last_stamp()).closing_behind(behind_us);
-    let closed = hybrid.closed_at_start();
-    let mut reported = false;
-    let start: Stamp = loop {
-        match hybrid.next(clock::wall_us()) {
-            Tick::Stamp(stamp) => break stamp,
-            Tick::Raise(to) => {
-                ceiling.write(to)?;
-                hybrid.raised(to);
-            }
-            Tick::Ahead(behind_us) => {
-                if !std::mem::replace(&mut reported, true) {
-                    tracing::warn!(behind_ms = behind_us / 1_000, "waiting until the clock passes what was promised");
-                }
-                tokio::time::sleep(SWEEP).await;
-            }
-        }
-    };
-    let namer = Namer::new(node, start)?;
-    let incarnation = namer.incarnation();
-    Ok((Naming::new(hybrid, namer), incarnation, closed))
-}
-
 fn start_replica(
     store: Arc<Store>,
     lanes: Vec<Completions>,
@@ -559,6 +526,7 @@ impl PeerEvents for LaneDoor {
 }
 
 mod address_book;
+mod beginning;
 mod catch_up;
 mod right_time;
 mod tasks;

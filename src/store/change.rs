@@ -100,8 +100,7 @@ impl Change {
                 TABLE_GONE
             }
             Change::Received(keyspace, vnode, set) => {
-                put_varint(body, u64::from(keyspace.0));
-                put_varint(body, u64::from(vnode.0));
+                put_slice(body, *keyspace, *vnode);
                 set.encode(body);
                 RECEIVED
             }
@@ -123,26 +122,22 @@ impl Change {
                 TABLE_KNOWN
             }
             Change::Reconciled(keyspace, vnode, reconciled) => {
-                put_varint(body, u64::from(keyspace.0));
-                put_varint(body, u64::from(vnode.0));
+                put_slice(body, *keyspace, *vnode);
                 reconciled.encode(body);
                 RECONCILED
             }
             Change::PurgedThrough(keyspace, vnode, stamp) => {
-                put_varint(body, u64::from(keyspace.0));
-                put_varint(body, u64::from(vnode.0));
+                put_slice(body, *keyspace, *vnode);
                 body.extend(stamp.0.to_le_bytes());
                 PURGED_THROUGH
             }
             Change::Withdrawn(keyspace, vnode, placement) => {
-                put_varint(body, u64::from(keyspace.0));
-                put_varint(body, u64::from(vnode.0));
+                put_slice(body, *keyspace, *vnode);
                 put_varint(body, *placement);
                 WITHDRAWN
             }
             Change::Rebuilt(keyspace, vnode, position) => {
-                put_varint(body, u64::from(keyspace.0));
-                put_varint(body, u64::from(vnode.0));
+                put_slice(body, *keyspace, *vnode);
                 position.put(body);
                 REBUILT
             }
@@ -199,6 +194,11 @@ impl Change {
 
 fn read_table(reader: &mut Reader) -> Result<TableId> {
     Ok(TableId(Uuid::from_bytes(reader.array()?)))
+}
+
+fn put_slice(body: &mut Vec<u8>, keyspace: KeyspaceId, vnode: Vnode) {
+    put_varint(body, u64::from(keyspace.0));
+    put_varint(body, u64::from(vnode.0));
 }
 
 fn read_slice(reader: &mut Reader) -> Result<Slice> {
