@@ -98,8 +98,8 @@ impl Store {
             false => (Cause::BeforeDrop, "dropped"),
         };
         let named = if name.is_empty() { String::new() } else { format!("{keyspace}.{name}-") };
-        let made =
-            self.take_snapshot(&format!("{verb}-{named}{}", spec.id), cause, now_us, std::slice::from_ref(table))?;
+        let name = format!("{verb}-{named}{}", spec.id);
+        let made = self.take_snapshot(&name, cause, now_us, self.held_now()?, std::slice::from_ref(table))?;
         tracing::info!(snapshot = made.name, id = %made.id, bytes = made.bytes(), "the data of a table that goes is kept");
         Ok(())
     }

@@ -21,7 +21,9 @@ use uuid::Uuid;
 
 use super::Store;
 use super::table::Table;
+use crate::commitlog::Position;
 use crate::model::{KeyspaceId, TableId, Vnode};
+use crate::received::ReceivedSets;
 use crate::snapshot::{Cause, Damaged, Directory, Draft, Found, Snapshot, TableInfo, check_name};
 use crate::{Error, Result};
 
@@ -65,6 +67,12 @@ pub enum SnapshotScope {
 /// What the snapshot of a backup's part is called.
 pub fn backup_snapshot_name(backup: Uuid) -> String {
     format!("backup-{backup}")
+}
+
+/// Everything that was logged before a position, and whose names it is.
+pub(super) struct Held {
+    position: Position,
+    received: ReceivedSets,
 }
 
 /// All snapshots of a node.
@@ -176,6 +184,8 @@ impl Store {
 
     /// The caller holds `snapshots.changing`.
     fn snapshot_of(&self, name: &str, cause: Cause, scope: SnapshotScope, made_at_us: i64) -> Result<Arc<Snapshot>> {
+        // Before it is looked which tables there are: what is written to one that comes later lies behind it in the log.
+        let held = self.held_now()?;
         let tables = self.memory.tables.load_full();
         let tables: Vec<Arc<Table>> = match scope {
             SnapshotScope::All => tables.values().cloned().collect(),
@@ -196,7 +206,7 @@ impl Store {
                 return Err(Error::Withdrawn { table: spec.id, vnode: *vnode });
             }
         }
-        self.take_snapshot(name, cause, made_at_us, &tables)
+        self.take_snapshot(name, cause, made_at_us, held, &tables)
     }
 
     /// All snapshots.
@@ -227,24 +237,26 @@ impl Store {
         Ok(())
     }
 
+    /// What a snapshot that is begun now surely holds of the tables that there are.
+    pub(super) fn held_now(&self) -> Result<Held> {
+        self.sync()?;
+        let mut names = self.memory.names.lock();
+        let received = names.sets().clone();
+        Ok(Held { position: names.inserted(), received })
+    }
+
     /// The caller holds `snapshots.changing`, so that none of the tables goes meanwhile.
     pub(super) fn take_snapshot(
         &self,
         name: &str,
         cause: Cause,
         made_at_us: i64,
+        Held { position, mut received }: Held,
         tables: &[Arc<Table>],
     ) -> Result<Arc<Snapshot>> {
         let mut infos: Vec<TableInfo> = tables.iter().map(|table| table.spec().info()).collect();
         infos.sort_by_key(|info| info.id);
-        self.sync()?;
-        let (position, received) = {
-            let mut names = self.memory.names.lock();
-            let of_these = |keyspace: KeyspaceId| infos.iter().any(|info| info.keyspace == keyspace);
-            let sets = names.sets().iter().filter(|((keyspace, _), _)| of_these(*keyspace));
-            let sets = sets.map(|(place, set)| (*place, set.clone())).collect();
-            (names.inserted(), sets)
-        };
+        received.retain(|(keyspace, _), _| infos.iter().any(|info| info.keyspace == *keyspace));
         tables.iter().try_for_each(|table| self.flush_table(table))?;
         let id = self.next_snapshot_id(name, made_at_us)?;
         let made = self.snapshots.directory.make(id, |draft| {

@@ -138,7 +138,8 @@ impl Store {
         if self.snapshots.list().whole.values().any(|kept| kept.name == name && has_it(&kept.tables)) {
             return Ok(());
         }
-        let made = self.take_snapshot(&name, Cause::BeforeRebuild, now_us, std::slice::from_ref(table))?;
+        let (held, tables) = (self.held_now()?, std::slice::from_ref(table));
+        let made = self.take_snapshot(&name, Cause::BeforeRebuild, now_us, held, tables)?;
         tracing::info!(snapshot = made.name, id = %made.id, "what a table had before it is rebuilt is kept");
         Ok(())
     }

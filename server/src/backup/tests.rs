@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use trefoil::backup::Piece;
+use trefoil::backup::{Piece, layout};
 use trefoil::codec::{CheckedRecord, Record, RecordKind};
 use trefoil::compaction::Unpaced;
 use trefoil::metadata::{Birth, Entry, Epoch, Member, apply, birth};
