@@ -147,7 +147,9 @@ impl Liveness {
         let Some(peer) = self.peers.get_mut(&node) else { return };
         if let Some(round_trip_us) = heartbeat.round_trip_us {
             peer.round_trip_us = Some(round_trip_us);
-            peer.offsets.measured(heartbeat.ahead_us.saturating_add_unsigned(round_trip_us / 2));
+            // It was sent at some time of the round trip, nobody knows when: what counts is what surely differs.
+            let (least, most) = (heartbeat.ahead_us, heartbeat.ahead_us.saturating_add_unsigned(round_trip_us));
+            peer.offsets.measured(0.clamp(least, most));
         }
     }
 

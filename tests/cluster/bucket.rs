@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use trefoil_proto::v1::BackupPlace;
@@ -53,6 +54,11 @@ impl Bucket {
         );
         let replication = "closed_behind_s = 5\n".to_owned();
         Settings { backup, replication, ..Settings::default() }
+    }
+
+    /// What an object says, if it is there.
+    pub fn object(&self, key: &str) -> Option<Bytes> {
+        std::fs::read(self.directory.path().join(NAME).join(key)).ok().map(Bytes::from)
     }
 
     /// Where it is, as a request names it.

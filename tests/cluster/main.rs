@@ -45,6 +45,7 @@ mod schema;
 mod slow_disk;
 mod small_disk;
 mod snapshots;
+mod steps;
 mod stopping;
 mod types;
 mod verify;

@@ -25,19 +25,19 @@ use crate::process::Settings;
 use crate::wait::until;
 
 /// What a table should hold.
-type Model = BTreeMap<i64, i64>;
+pub type Model = BTreeMap<i64, i64>;
 
 /// A cluster with data, a bucket, and what the data was at some moments.
-struct Past {
-    bucket: Bucket,
-    cluster: Cluster,
-    id: Uuid,
-    model: Model,
+pub struct Past {
+    pub bucket: Bucket,
+    pub cluster: Cluster,
+    pub id: Uuid,
+    pub model: Model,
     steps: u64,
 }
 
 impl Past {
-    async fn begin() -> Past {
+    pub async fn begin() -> Past {
         let bucket = Bucket::serve().await;
         let cluster = Cluster::start_with(1, bucket.settings()).await;
         let id = cluster_id(&cluster).await;
@@ -45,7 +45,7 @@ impl Past {
     }
 
     /// Writes, overwrites and deletes, each acknowledged at a quorum; nodes take turns.
-    async fn live(&mut self, steps: u64) {
+    pub async fn live(&mut self, steps: u64) {
         for _ in 0..steps {
             self.steps += 1;
             let noise = self.steps.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
@@ -62,11 +62,11 @@ impl Past {
     }
 
     /// A moment later than everything so far, and what there was at it.
-    fn moment(&self) -> (i64, Model) {
+    pub fn moment(&self) -> (i64, Model) {
         (now_us(), self.model.clone())
     }
 
-    async fn back_up(&self) -> BackupJob {
+    pub async fn back_up(&self) -> BackupJob {
         let door = self.cluster.door(1);
         let mut client = BackupClient::new(door.channel());
         let begun = client.create_backup(timed(CreateBackupRequest::default())).await.unwrap().into_inner();
@@ -78,7 +78,7 @@ impl Past {
         .await
     }
 
-    fn request(&self, what: What, when: When) -> RestoreRequest {
+    pub fn request(&self, what: What, when: When) -> RestoreRequest {
         RestoreRequest {
             place: Some(self.bucket.place()),
             cluster: self.id.as_bytes().to_vec().into(),
@@ -89,7 +89,7 @@ impl Past {
     }
 
     /// Waits until the archive reaches this moment.
-    async fn archived(&self, at_us: i64) {
+    pub async fn archived(&self, at_us: i64) {
         let asked = self.request(What::Table(app_kv()), When::AtUs(at_us));
         let asked = RestoreRequest { table_as: "none".to_owned(), ..asked };
         let client = Client::connect(self.cluster.endpoints().remove(0)).await.unwrap();
@@ -100,7 +100,7 @@ impl Past {
     }
 }
 
-fn text(error: impl std::fmt::Debug) -> String {
+pub fn text(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }
 
@@ -108,7 +108,7 @@ fn now_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64
 }
 
-fn app_kv() -> TableRef {
+pub fn app_kv() -> TableRef {
     table().unwrap()
 }
 
@@ -126,7 +126,7 @@ async fn delete(door: &Door, key: i64) {
 }
 
 /// An empty cluster with a node in each of these zones.
-async fn empty(past: &Past, zones: &[&str], settings: Settings) -> Cluster {
+pub async fn empty(past: &Past, zones: &[&str], settings: Settings) -> Cluster {
     let settings = Settings { cluster_name: "again".to_owned(), backup: past.bucket.settings().backup, ..settings };
     let mut cluster = Cluster::prepare_in(zones, settings);
     cluster.start_all().await;
@@ -146,7 +146,7 @@ async fn restore(cluster: &Cluster, request: RestoreRequest) {
 }
 
 /// What every replica has, in the table of `SCHEMA`.
-async fn rows(cluster: &Cluster) -> Model {
+pub async fn rows(cluster: &Cluster) -> Model {
     let door = cluster.door(1);
     until("all replicas answer", async || door.scan(All).await.map_err(text)).await.into_iter().collect()
 }

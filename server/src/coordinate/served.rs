@@ -297,6 +297,8 @@ impl Lane {
         served.reply(match outcome {
             Outcome::Written => Reply::Acknowledged(v1::Acknowledged {}),
             Outcome::Read(page, cost) => served.read(page, &cost),
+            // This node does not answer yet: the asker may ask again.
+            Outcome::Failed(FailureReason::Stale, _) => self.stale(0),
             Outcome::Failed(reason, text) => failed(reason, text),
         });
     }

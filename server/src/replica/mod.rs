@@ -169,7 +169,8 @@ impl Replica {
         ticket: Ticket,
     ) -> Option<Result<(Page, ReadCost), Refusal>> {
         if self.arrivals.withholds(command) {
-            return Some(Err((FailureReason::Storage, NOT_WHOLE.to_owned())));
+            // Whoever needs just this replica asks again until it is whole.
+            return Some(Err((FailureReason::Stale, NOT_WHOLE.to_owned())));
         }
         match self.store.read_with_cost(command, Access::CachedOnly) {
             Ok(answer) => Some(Ok(answer)),

@@ -266,9 +266,11 @@ impl Arrivals for Replication {
     fn withholds(&self, command: &ReadCommand) -> bool {
         let withheld = self.withheld.load();
         let asked = if withheld.is_empty() { None } else { self.store.asked(command) };
-        asked.is_some_and(|(keyspace, first, last)| {
-            withheld.range((keyspace, first)..=(keyspace, last)).next().is_some()
-        })
+        let Some((keyspace, first, last)) = asked else { return false };
+        // What was lost does not come within a request; the store says so.
+        let withdrawn = self.store.withdrawn();
+        let mut slices = withheld.range((keyspace, first)..=(keyspace, last));
+        slices.any(|slice| !withdrawn.contains_key(slice))
     }
 
     fn judge(&self, record: &CheckedRecord) -> Judgement {
