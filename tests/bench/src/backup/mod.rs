@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use trefoil::cql;
 use trefoil_client::{Client, SnapshotOf};
 use trefoil_proto::v1::BackupPhase;
@@ -25,7 +25,6 @@ use uuid::Uuid;
 use self::bucket::Bucket;
 use crate::cluster::{self, Cluster, Settings};
 use crate::report::Report;
-use crate::yardstick::echo::single_threaded;
 use crate::{Result, data, machine};
 
 const SCHEMA: &str = "
@@ -103,7 +102,8 @@ struct Side {
 impl Side {
     fn start(binary: &Path, settings: &Settings) -> Result<Side> {
         let mut cluster = Cluster::start_with(binary, settings)?;
-        let runtime = single_threaded()?;
+        // Of its own, so that connections are kept up while the other side has its turn.
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let client = runtime.block_on(async {
             let client = cluster.connect(IN_FLIGHT_MAX).await?;
             for statement in cql::parse(SCHEMA)? {
