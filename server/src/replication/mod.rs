@@ -220,6 +220,18 @@ impl Replication {
         self.withheld.load().is_empty() || self.exchange.lock().is_whole(slice)
     }
 
+    /// Whether these slices have by now what they waited for: what came since the last report is looked at, too.
+    fn has_caught_up(&self, slices: &[Slice]) -> bool {
+        let now = clock::now();
+        for slice in slices {
+            let set = self.store.received_of(*slice);
+            self.exchange.lock().own_changed(*slice, &set, now);
+        }
+        self.look_what_is_withheld();
+        let withheld = self.withheld.load();
+        slices.iter().all(|slice| !withheld.contains(slice))
+    }
+
     /// Whoever reads goes by what is withheld now.
     fn look_what_is_withheld(&self) {
         let withheld: BTreeSet<Slice> = self.exchange.lock().withheld().into_iter().collect();
@@ -269,8 +281,9 @@ impl Arrivals for Replication {
         let Some((keyspace, first, last)) = asked else { return false };
         // What was lost does not come within a request; the store says so.
         let withdrawn = self.store.withdrawn();
-        let mut slices = withheld.range((keyspace, first)..=(keyspace, last));
-        slices.any(|slice| !withdrawn.contains_key(slice))
+        let slices = withheld.range((keyspace, first)..=(keyspace, last));
+        let behind: Vec<Slice> = slices.filter(|slice| !withdrawn.contains_key(slice)).copied().collect();
+        !behind.is_empty() && !self.has_caught_up(&behind)
     }
 
     fn judge(&self, record: &CheckedRecord) -> Judgement {
