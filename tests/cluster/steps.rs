@@ -170,6 +170,6 @@ async fn done(past: &Past) {
 /// What a table holds that was restored.
 async fn found(past: &Past, name: &str) -> crate::restore::Model {
     let client = client(past).await;
-    let rows = client.select(&format!("app.{name}")).all().await.unwrap();
+    let rows = client.select(format!("app.{name}")).all().await.unwrap();
     rows.iter().map(|row| (row.get("k").unwrap(), row.get("v").unwrap())).collect()
 }
