@@ -282,6 +282,8 @@ impl State {
                 self.flushed.remove(&table);
                 self.tables.remove(&table);
             }
+            // A flush that was begun before a withdrawal tells of a set that counts no more.
+            Change::Received(keyspace, vnode, _) if self.withdrawn.contains_key(&(keyspace, vnode)) => {}
             Change::Received(keyspace, vnode, set) => drop(self.received.insert((keyspace, vnode), set)),
             Change::ReplayFrom(position) => self.replay_from = position.max(self.replay_from),
             Change::Withdrawn(keyspace, vnode, placement) => {

@@ -178,9 +178,11 @@ impl Names {
 
     /// A slice has all that its sources had told, as the manifest says; what was logged up to `from` is not among the names.
     pub(super) fn rebuilt(&mut self, slice: Slice, names: &ReceivedSet, from: Position) {
+        self.sets();
         self.withdrawn.remove(&slice);
         self.named_from.insert(slice, from);
-        self.adopted(slice, names);
+        self.sets.insert(slice, names.clone());
+        self.grown.insert(slice);
     }
 
     /// The log is durable up to `position`, and nothing that was logged behind it is inserted.

@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 
 use super::Store;
 use super::change::Change;
-use crate::Result;
 use crate::commitlog::{Everywhere, Named, Reading};
 use crate::model::{MutationName, Stamp};
 use crate::received::told::Reconciled;
 use crate::received::{ReceivedSet, ReceivedSets, Slice};
+use crate::{Error, Result};
 
 impl Store {
     /// Says that records stamped from `lowest` on are about to be logged, and answers what was promised: those of them that
@@ -56,9 +56,15 @@ impl Store {
 
     /// Adds names whose data came without them: all of it is in the log, durable, or in files. In one edit of the manifest,
     /// since no record in the log says so.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the slice was withdrawn meanwhile: its data goes, that of these names too.
     pub fn adopt(&self, slice: Slice, names: &ReceivedSet) -> Result<()> {
         self.sync()?;
         let mut manifest = self.manifest.lock();
+        if self.memory.withdrawn.load().contains_key(&slice) {
+            return Err(Error::invalid(format!("names of vnode {}", slice.1.0), "it is being rebuilt"));
+        }
         let mut set = self.memory.names.lock().of(slice);
         set.union(names);
         manifest.commit(vec![Change::Received(slice.0, slice.1, set)])?;

@@ -75,6 +75,9 @@ fn what_was_withdrawn_is_neither_read_nor_told_though_the_log_is_replayed() {
     let mut node = node();
     withdraw(&node);
     is_withdrawn(&node);
+    // A comparison with another replica that was begun before adds nothing.
+    let adopted = node.store.adopt(slice(apart().0), told([1]).set());
+    assert!(matches!(adopted, Err(Error::Invalid { .. })));
     // What comes meanwhile, on its way into the log before anybody knew, is not told either.
     node.write(&rows(apart().0, [(3, value("late", 3))]));
     is_withdrawn(&node);
@@ -133,6 +136,23 @@ fn what_was_rebuilt_has_the_names_of_its_sources_and_none_of_its_own_from_before
     let node = node.checked();
     check(&node, &[(9, 1), (9, 2), (5, 51)]);
     assert_eq!(node.read(read_partition(lost, Vec::new(), Direction::Forward)).len(), 2);
+}
+
+/// A flush had taken the sets for its edit before the withdrawal, and listed them behind it.
+#[test]
+fn an_edit_that_was_prepared_before_a_withdrawal_brings_no_names_back() {
+    use crate::store::change::{Change, State};
+    let (keyspace, vnode) = slice(apart().0);
+    let mut state = State::default();
+    let received = |names| Change::Received(keyspace, vnode, told(names).set().clone());
+    state.apply(vec![received(1..3), Change::Withdrawn(keyspace, vnode, 4)]).unwrap();
+    state.apply(vec![received(1..3)]).unwrap();
+    assert!(state.received.is_empty());
+    let mut again = State::default();
+    again.apply(state.as_edit()).unwrap();
+    assert_eq!(again, state);
+    state.apply(vec![Change::Rebuilt(keyspace, vnode, Default::default()), received(5..6)]).unwrap();
+    assert_eq!(state.received[&(keyspace, vnode)], *told([5]).set());
 }
 
 /// A stop in the midst leaves what was there, and the next attempt goes on.
