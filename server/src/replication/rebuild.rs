@@ -74,8 +74,7 @@ impl Rebuilding {
 
 /// One attempt at everything that is lost.
 async fn attempt(peering: Arc<Peering>) {
-    let withdrawn = withdraw_quarantined(&peering).await;
-    if let Err(reason) = withdrawn.and(announce(&peering).await) {
+    if let Err(reason) = withdraw(&peering).await {
         tracing::warn!(reason, "what is lost here is not withdrawn yet; it is tried again");
         return;
     }
@@ -87,6 +86,12 @@ async fn attempt(peering: Arc<Peering>) {
             tracing::warn!(keyspace = keyspace.0, reason, "vnodes are not rebuilt yet; it is tried again");
         }
     }
+}
+
+/// On the own disk first: a node that ends in between must not tell what it lost under the next number.
+async fn withdraw(peering: &Peering) -> Result<(), String> {
+    withdraw_quarantined(peering).await?;
+    announce(peering).await
 }
 
 /// Withdraws the vnodes that quarantined files may hold, where others have them too. A table that is being restored loads
